@@ -1,0 +1,259 @@
+"""Every setting, once: frozen dataclasses whose fields carry their help, range and choices.
+
+A command's options are one flat dataclass that inherits the groups it needs; the field names are the
+flag names. Standard library only.
+"""
+
+import dataclasses
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from dive_jax.types import InputError
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    result: bool = True,
+) -> Any:
+    """Declares one field: its default, its help line and what it may hold.
+
+    Args:
+      default: Value when the flag is not given.
+      help: One line, with the unit.
+      low: Least allowed value.
+      above: Value that must be exceeded.
+      high: Greatest allowed value.
+      choices: Allowed words.
+      result: Whether a change of this setting changes a run's results; a finished or interrupted
+        run refuses to continue under another value of such a setting.
+
+    Returns:
+      A dataclass field.
+    """
+    limits = {"low": low, "above": above, "high": high}
+    metadata = {"help": help, "choices": choices, "result": result, **limits}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _wanted(metadata: Any) -> str:
+    parts = []
+    if metadata["choices"] is not None:
+        parts.append("one of " + ", ".join(metadata["choices"]))
+    if metadata["low"] is not None:
+        parts.append(f"at least {metadata['low']:g}")
+    if metadata["above"] is not None:
+        parts.append(f"above {metadata['above']:g}")
+    if metadata["high"] is not None:
+        parts.append(f"at most {metadata['high']:g}")
+    return " and ".join(parts)
+
+
+def _inside(value: Any, metadata: Any) -> bool:
+    if isinstance(value, str):
+        return metadata["choices"] is None or value in metadata["choices"]
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    return (
+        (metadata["low"] is None or value >= metadata["low"])
+        and (metadata["above"] is None or value > metadata["above"])
+        and (metadata["high"] is None or value <= metadata["high"])
+    )
+
+
+class _Checked:
+    """Checks every field against its declared range when an instance is made."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
+            value = getattr(self, field.name)
+            if value is None:
+                continue
+            values = value if isinstance(value, tuple) else (value,)
+            if isinstance(value, tuple) and not value:
+                raise InputError(f"--{field.name}: wanted at least one value, got none")
+            if isinstance(value, tuple) and len(set(value)) != len(value):
+                raise InputError(f"--{field.name}: wanted distinct values, got {value}")
+            for each in values:
+                if not _inside(each, field.metadata):
+                    raise InputError(
+                        f"--{field.name}: wanted {_wanted(field.metadata) or 'a finite number'}, "
+                        f"got {each}"
+                    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterOptions(_Checked):
+    """Shape and loss of the residual adapter, and how it is trained."""
+
+    dim: int = setting(64, "Coordinates kept.", low=1)
+    heads: int = setting(4, "Heads H of the contrast; needs dim * heads <= full width.", low=1)
+    hidden_dim: int | None = setting(
+        None, "Hidden width; default 2048 from 2048 wide on, else half the full width.", low=1
+    )
+    basis: str = setting(
+        "given",
+        "Start from the first coordinates as given (the paper's) or on the corpus's principal axes.",
+        choices=("given", "principal"),
+    )
+    margin: float = setting(0.7, "Wanted lead of a positive, in cosine units.", above=0, high=2)
+    temperature: float = setting(0.1, "Temperature of the head-wise contrast.", above=0)
+    view_weight: float = setting(0.01, "Weight of the head-wise contrast.", low=0)
+    geometry_weight: float = setting(10.0, "Weight of the Gram distillation.", low=0)
+    learning_rate: float = setting(2e-4, "AdamW's constant learning rate.", above=0)
+    weight_decay: float = setting(1e-4, "AdamW's decoupled weight decay.", low=0)
+    epochs: int = setting(50, "Passes over the triplets.", low=1)
+    batch_size: int = setting(128, "Triplets a step.", low=1)
+
+    def hidden(self, full_dim: int) -> int:
+        """Returns the hidden width used at an embedding width of `full_dim`."""
+        if self.hidden_dim is not None:
+            return self.hidden_dim
+        return 2048 if full_dim >= 2048 else max(1, full_dim // 2)
+
+    def check_width(self, full_dim: int) -> None:
+        """Raises `InputError` if `dim * heads` columns do not fit into `full_dim`."""
+        if self.dim > full_dim:
+            raise InputError(f"--dim: wanted at most the full width {full_dim}, got {self.dim}")
+        if self.dim * self.heads > full_dim:
+            raise InputError(
+                f"--dim and --heads: wanted dim * heads <= the full width {full_dim}, got "
+                f"{self.dim} * {self.heads} = {self.dim * self.heads}; lower one of them"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripletOptions(_Checked):
+    """Which training rows are made of the judgments."""
+
+    negatives: str = setting(
+        "random",
+        "Negatives: any unjudged document, or the ten best unjudged of the frozen ranking.",
+        choices=("random", "hard"),
+    )
+    negatives_per_positive: int = setting(5, "Negatives a (query, positive) pair.", low=1)
+    triplet_seed: int = setting(2027, "Seed of the negatives, shared by all methods.", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(_Checked):
+    """Where texts, judgments and vectors come from."""
+
+    dataset: str = setting("python_docs", "Folder under the data root, or python_docs (built in).")
+    encoder: str = setting("lsa", "Folder under <dataset>/embeddings, or lsa (built in, offline).")
+    data_root: str | None = setting(
+        None, "Folder of the datasets; default $DIVE_JAX_DATA, else data.", result=False
+    )
+    lsa_dim: int = setting(512, "Width of the built-in lsa encoder.", low=2)
+    verify: bool = setting(False, "Check the SHA-256 of every vector file.", result=False)
+
+    @property
+    def root(self) -> str:
+        """The folder that holds the datasets."""
+        return self.data_root or os.environ.get("DIVE_JAX_DATA") or "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(_Checked):
+    """Which queries train, validate and test."""
+
+    judgments: str = setting(
+        "test",
+        "Judgments that are split: the test file's, or the union of all files.",
+        choices=("test", "all"),
+    )
+    split: str = setting(
+        "protocol",
+        "60/20/20 by hashed query id, or the files train, dev and test as given.",
+        choices=("protocol", "official"),
+    )
+    split_seed: int = setting(2027, "Seed of the hashed order.", low=0)
+    protocol: str = setting(
+        "final",
+        "select: train on train, score validation; final: train on both, score test.",
+        choices=("select", "final"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeOptions(_Checked):
+    """Memory bounds and pace; none changes a result."""
+
+    chunk_rows: int = setting(
+        16384, "Documents held at once while searching or compressing.", low=1, result=False
+    )
+    checkpoint_seconds: float = setting(
+        5.0, "Least time between two checkpoints, in seconds.", low=0, result=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(AdapterOptions, TripletOptions, SourceOptions, SplitOptions, ComputeOptions):
+    """Options of `python -m dive_jax.train`."""
+
+    seeds: tuple[int, ...] = setting((2027, 2028, 2029), "Seeds, trained side by side.", low=0)
+    run_dir: str | None = setting(
+        None, "Folder of the run; default runs/<dataset>-<encoder>-<dim>.", result=False
+    )
+    smoke: bool = setting(False, "Two epochs and two seeds: a check that ends in seconds.")
+
+    @property
+    def folder(self) -> str:
+        """The run's folder."""
+        name = f"{self.dataset.replace('/', '_')}-{self.encoder}-{self.dim}"
+        return self.run_dir or f"runs/{name}" + ("-smoke" if self.smoke else "")
+
+    def effective(self) -> "TrainOptions":
+        """Returns the options that are run: those of `--smoke` are cut down."""
+        if not self.smoke:
+            return self
+        return dataclasses.replace(self, epochs=min(self.epochs, 2), seeds=self.seeds[:2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(ComputeOptions):
+    """Options of `python -m dive_jax.evaluate`; what is not given is the run's own."""
+
+    run: str = setting("", "Folder of a finished run.")
+    dataset: str | None = setting(None, "Dataset to score; default the run's.")
+    encoder: str | None = setting(None, "Embeddings to score; default the run's.")
+    data_root: str | None = setting(
+        None, "Folder of the datasets; default $DIVE_JAX_DATA, else data."
+    )
+    verify: bool = setting(False, "Check the SHA-256 of every vector file.")
+    judgments: str | None = setting(
+        None, "Judgments that are split; default the run's.", choices=("test", "all")
+    )
+    split: str | None = setting(
+        None, "Split; default the run's.", choices=("protocol", "official")
+    )
+    out: str | None = setting(
+        None, "Folder for metrics.json and per_query.csv; default <run>/evaluations/<what>."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressOptions(ComputeOptions):
+    """Options of `python -m dive_jax.compress`."""
+
+    run: str = setting("", "Folder of a finished run, or of one saved adapter.")
+    vectors: str = setting("", "The .npy file to compress: [rows, full width].")
+    out: str = setting("", "The .npy file to write: [rows, dim], unit rows.")
+    method: str = setting("dive", "Which of the run's methods to apply.")
+    seed: int | None = setting(None, "Which seed's adapter; default the run's first.", low=0)
+    side: str = setting(
+        "document", "Which side the vectors belong to.", choices=("query", "document")
+    )
+    dtype: str = setting("float32", "Type of the output.", choices=("float32", "float16"))
+    encoder: str | None = setting(
+        None, "Encoder the vectors come from; refused unless it is the adapter's."
+    )

@@ -1,0 +1,35 @@
+"""Strict settings for every test, and what several test folders share."""
+
+import os
+import tempfile
+from pathlib import Path
+
+# Before anything imports jax. Matplotlib must not look for a screen.
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "dive_jax_test_compilations")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Types and shapes of every annotated call are checked, unless error wording is under test."""
+    if "errors" not in str(config.getoption("-m")).replace("not errors", ""):
+        from jaxtyping import install_import_hook
+
+        install_import_hook("dive_jax", "beartype.beartype")
+    import jax
+
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """Folder of the real collections; skips where there is none."""
+    if not (folder := os.environ.get("DIVE_JAX_DATA")):
+        pytest.skip("DIVE_JAX_DATA is unset: no real collections at hand")
+    return Path(folder)
