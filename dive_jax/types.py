@@ -1,11 +1,9 @@
 """Names and shapes that every floor shares. No logic lives here."""
 
 from collections.abc import Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-
-Value = TypeVar("Value")
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Judgments: query id -> document id -> gain (an integer; above 0 means relevant)."""
@@ -21,11 +19,14 @@ class InputError(ValueError):
     """
 
 
-class TwoSided(NamedTuple, Generic[Value]):
-    """What exists once for queries and once for documents; never a positional pair."""
+class TwoSided(NamedTuple):
+    """What exists once for queries and once for documents; never a positional pair.
 
-    query: Value
-    document: Value
+    The fields are of one kind, which the user of this type names in its own docstring.
+    """
+
+    query: Any
+    document: Any
 
 
 class Triplets(NamedTuple):
@@ -40,3 +41,7 @@ class Triplets(NamedTuple):
     query: np.ndarray
     positive: np.ndarray
     negative: np.ndarray
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on (a loss is not finite, …): one line, exit status 1."""

@@ -20,7 +20,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if "errors" not in str(config.getoption("-m")).replace("not errors", ""):
         from jaxtyping import install_import_hook
 
-        install_import_hook("dive_jax", "beartype.beartype")
+        import tests.checker  # the hook finds it by name, once it is loaded
+
+        assert tests.checker
+        install_import_hook("dive_jax", "tests.checker.check")
     import jax
 
     jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -1,0 +1,1 @@
+"""Collections, embedding stores, splits and triplets: what training and scoring read."""
