@@ -1,0 +1,1 @@
+"""Measures of a run against judgments, and comparisons between runs."""

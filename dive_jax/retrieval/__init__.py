@@ -1,0 +1,1 @@
+"""Finding the documents with the greatest inner product to a query."""
