@@ -1,0 +1,1 @@
+"""Numbers in; terminal text, Markdown, CSV, pictures and progress out."""
