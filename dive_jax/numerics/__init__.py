@@ -1,0 +1,1 @@
+"""Norms, moments and axes: the few places where rounding, rank and sign are decided."""
