@@ -1,7 +1,7 @@
 """Every setting, once: frozen dataclasses whose fields carry their help, range and choices.
 
-A command's options are one flat dataclass that inherits the groups it needs; the field names are the
-flag names. Standard library only.
+A command's options are one flat dataclass that inherits the groups it needs; its field names are
+the flag names. Standard library only.
 """
 
 import dataclasses
@@ -48,11 +48,11 @@ def _wanted(metadata: Any) -> str:
     if metadata["choices"] is not None:
         parts.append("one of " + ", ".join(metadata["choices"]))
     if metadata["low"] is not None:
-        parts.append(f"at least {metadata['low']:g}")
+        parts.append(f"at least {metadata['low']:.12g}")
     if metadata["above"] is not None:
-        parts.append(f"above {metadata['above']:g}")
+        parts.append(f"above {metadata['above']:.12g}")
     if metadata["high"] is not None:
-        parts.append(f"at most {metadata['high']:g}")
+        parts.append(f"at most {metadata['high']:.12g}")
     return " and ".join(parts)
 
 
@@ -91,6 +91,40 @@ class _Checked:
                     )
 
 
+def render(options: Any) -> str:
+    """Writes options as the text of a flag file; `cli.parse` of its lines gives them back."""
+    lines = []
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif isinstance(value, tuple):
+            value = ",".join(map(str, value))
+        lines.append(f"--{field.name}={value}\n")
+    return "".join(lines)
+
+
+def differences(options: Any, text: str) -> list[str]:
+    """Compares options with the flag file of an earlier run, where a change changes the results.
+
+    Args:
+      options: The options now.
+      text: What `render` gave then.
+
+    Returns:
+      One phrase for each setting that differs, such as "--dim=64 (was 128)".
+    """
+    before = dict(line[2:].split("=", 1) for line in text.splitlines() if line.startswith("--"))
+    now = dict(line[2:].split("=", 1) for line in render(options).splitlines())
+    return [
+        f"--{field.name}={now.get(field.name, '')} (was {before.get(field.name, 'unset')})"
+        for field in dataclasses.fields(options)
+        if field.metadata["result"] and now.get(field.name) != before.get(field.name)
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdapterOptions(_Checked):
     """Shape and loss of the residual adapter, and how it is trained."""
@@ -102,7 +136,7 @@ class AdapterOptions(_Checked):
     )
     basis: str = setting(
         "given",
-        "Start from the first coordinates as given (the paper's) or on the corpus's principal axes.",
+        "Start from the coordinates as given (the paper's) or from the principal axes.",
         choices=("given", "principal"),
     )
     margin: float = setting(0.7, "Wanted lead of a positive, in cosine units.", above=0, high=2)
@@ -197,10 +231,12 @@ class ComputeOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(AdapterOptions, TripletOptions, SourceOptions, SplitOptions, ComputeOptions):
+class TrainOptions(ComputeOptions, AdapterOptions, TripletOptions, SplitOptions, SourceOptions):
     """Options of `python -m dive_jax.train`."""
 
-    seeds: tuple[int, ...] = setting((2027, 2028, 2029), "Seeds, trained side by side.", low=0)
+    seeds: tuple[int, ...] = setting(
+        (2027, 2028, 2029), "Seeds, trained side by side.", low=0, high=2**32 - 1
+    )
     run_dir: str | None = setting(
         None, "Folder of the run; default runs/<dataset>-<encoder>-<dim>.", result=False
     )
@@ -233,9 +269,7 @@ class EvaluateOptions(ComputeOptions):
     judgments: str | None = setting(
         None, "Judgments that are split; default the run's.", choices=("test", "all")
     )
-    split: str | None = setting(
-        None, "Split; default the run's.", choices=("protocol", "official")
-    )
+    split: str | None = setting(None, "Split; default the run's.", choices=("protocol", "official"))
     out: str | None = setting(
         None, "Folder for metrics.json and per_query.csv; default <run>/evaluations/<what>."
     )
@@ -249,7 +283,7 @@ class CompressOptions(ComputeOptions):
     vectors: str = setting("", "The .npy file to compress: [rows, full width].")
     out: str = setting("", "The .npy file to write: [rows, dim], unit rows.")
     method: str = setting("dive", "Which of the run's methods to apply.")
-    seed: int | None = setting(None, "Which seed's adapter; default the run's first.", low=0)
+    seed: int | None = setting(None, "Which seed's adapter; default the run's lowest.", low=0)
     side: str = setting(
         "document", "Which side the vectors belong to.", choices=("query", "document")
     )

@@ -1,0 +1,1 @@
+"""One training loop for every method: batches, the compiled epoch, and checkpoints."""

@@ -1,0 +1,127 @@
+"""A thin front over Orbax: the last two states of a training run, whole or absent."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orbax.checkpoint as ocp
+
+from dive_jax.types import InputError
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """Training states under a folder, numbered by finished epochs.
+
+    Args:
+      folder: Where they lie; made when missing.
+
+    Raises:
+      OSError: If the folder cannot be made or written.
+    """
+
+    def __init__(self, folder: Path):
+        logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells every step it takes
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=_KEPT, enable_async_checkpointing=False, create=True
+        )
+        self._folder = folder
+        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+
+    def save(self, epochs: int, state: Any, notes: Any) -> None:
+        """Writes the state reached after `epochs` epochs; older ones beyond two are removed.
+
+        Args:
+          epochs: Number of finished epochs.
+          state: A tree of arrays.
+          notes: Anything JSON holds, kept beside the state.
+        """
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(state), notes=ocp.args.JsonSave(notes)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._manager.save(epochs, args=items, force=True)
+            self._manager.wait_until_finished()
+
+    def epochs(self) -> tuple[int, ...]:
+        """Returns the epoch counts at hand, newest first."""
+        return tuple(sorted(self._manager.all_steps(), reverse=True))
+
+    def restore(self, epochs: int, like: Any) -> tuple[Any, Any]:
+        """Reads the state saved after `epochs` epochs.
+
+        Args:
+          epochs: One of `epochs()`.
+          like: A tree of the same structure, of arrays or `jax.ShapeDtypeStruct` with shardings.
+
+        Returns:
+          The state, laid out as `like`, and the notes.
+
+        Raises:
+          InputError: If the checkpoint is damaged or of another structure.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                items = self._manager.restore(
+                    epochs,
+                    args=ocp.args.Composite(
+                        state=ocp.args.StandardRestore(like), notes=ocp.args.JsonRestore()
+                    ),
+                )
+                return items["state"], items["notes"]
+        except Exception as error:
+            first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            raise InputError(
+                f"{self._folder / str(epochs)}: this checkpoint cannot be read ({first[0][:200]}); "
+                "remove that folder to start from what is left"
+            ) from error
+
+    def remove(self, epochs: int) -> None:
+        """Deletes one state."""
+        self._manager.delete(epochs)
+
+    def close(self) -> None:
+        """Releases what Orbax holds."""
+        self._manager.close()
+
+
+class Restored(NamedTuple):
+    """A state read back: how many epochs it has behind it, the arrays, and the notes."""
+
+    epochs: int
+    state: Any
+    notes: Any
+
+
+def newest(checkpoints: Checkpoints, like: Any) -> Restored | None:
+    """Returns the newest readable state, or None when there is none.
+
+    A damaged newest checkpoint is passed over for the one before, with a warning, and removed so
+    that its epoch can be saved again.
+
+    Args:
+      checkpoints: Where to look.
+      like: The tree to restore into; see `Checkpoints.restore`.
+
+    Raises:
+      InputError: If checkpoints exist but none can be read.
+    """
+    damaged: list[int] = []
+    at_hand = checkpoints.epochs()
+    for epochs in at_hand:
+        try:
+            state, notes = checkpoints.restore(epochs, like)
+        except InputError as error:
+            if epochs == at_hand[-1]:
+                raise
+            warnings.warn(str(error), stacklevel=2)
+            damaged.append(epochs)
+        else:
+            for each in damaged:
+                checkpoints.remove(each)
+            return Restored(epochs, state, notes)
+    return None

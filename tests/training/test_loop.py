@@ -1,0 +1,257 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from dive_jax.training.batches import Batch
+from dive_jax.training.checkpoints import Checkpoints
+from dive_jax.training.epoch import Losses, Schedule, Task, seed_mesh
+from dive_jax.training.loop import Trained, train
+from dive_jax.types import InputError, TrainingError, Triplets, TwoSided
+
+DIM, ROWS = 6, 23
+
+
+class Counter:
+    """A linear task that counts how often its loss is traced."""
+
+    def __init__(self, scale: float = 1.0):
+        self.traces = 0
+        self.scale = scale
+
+    def task(self) -> Task:
+        return Task(lambda key: {"weight": jax.random.normal(key, (DIM, 3))}, self._loss)
+
+    def _loss(self, params: dict[str, Array], batch: Batch) -> Losses:
+        self.traces += 1
+        lead = (batch.query - batch.positive + batch.negative) @ params["weight"]
+        each = jnp.sum(lead * lead, axis=1) * jnp.float32(self.scale)
+        count = jnp.sum(batch.mask).astype(jnp.float32)
+        value = jnp.sum(jnp.where(batch.mask, each, 0.0)) / count
+        bias = 0.1 * jnp.sum(jnp.abs(params["weight"]))
+        least = {"least": jnp.min(jnp.where(batch.mask, each, jnp.inf))}
+        return Losses({"fit": value, "size": bias}, {"fit": value, "count": count}, least, {})
+
+
+def data() -> TwoSided:
+    rng = np.random.default_rng(0)
+    return TwoSided(
+        query=rng.normal(size=(9, DIM)).astype(np.float32),
+        document=rng.normal(size=(7, DIM)).astype(np.float32),
+    )
+
+
+def triplets() -> Triplets:
+    rng = np.random.default_rng(1)
+    return Triplets(*(rng.integers(0, most, ROWS).astype(np.int32) for most in (9, 7, 7)))
+
+
+def schedule(seeds: tuple[int, ...] = (1, 2, 3), epochs: int = 4) -> Schedule:
+    return Schedule(seeds, epochs, batch_size=8, learning_rate=0.05, weight_decay=1e-4)
+
+
+def assert_same(first: Trained, second: Trained) -> None:
+    for one, other in zip(first.params, second.params, strict=True):
+        np.testing.assert_array_equal(one["weight"], other["weight"])
+    assert first.history.keys() == second.history.keys()
+    for name, values in first.history.items():
+        np.testing.assert_array_equal(values, second.history[name])
+
+
+def test_learns_and_logs_every_epoch():
+    trained = train(Counter().task(), data(), triplets(), schedule())
+    assert trained.history["loss"].shape == (4, 3)
+    assert (trained.history["loss"][-1] < trained.history["loss"][0]).all()
+    # 23 rows in batches of 8: steps of 8, 8 and 7 real rows.
+    np.testing.assert_allclose(trained.history["count"], 23 / 3, rtol=1e-6)
+
+
+def test_padded_rows_change_nothing():
+    """A batch size that leaves padding equals, step for step, one written out by hand."""
+    one = schedule(seeds=(5,), epochs=1)._replace(batch_size=32)
+    trained = train(Counter().task(), data(), triplets(), one)
+    params = Counter().task().init(jax.random.key(jnp.uint32(5)))
+    rows = triplets()
+    batch = Batch(
+        jnp.asarray(data().query[rows.query]),
+        jnp.asarray(data().document[rows.positive]),
+        jnp.asarray(data().document[rows.negative]),
+        jnp.ones(ROWS, bool),
+    )
+    losses = Counter()._loss(params, batch)
+    np.testing.assert_allclose(trained.history["fit"][0, 0], losses.weighted["fit"], rtol=1e-5)
+    np.testing.assert_allclose(trained.history["least"][0, 0], losses.least["least"], rtol=1e-5)
+
+
+def test_energies_are_squared_gradient_norms_of_the_first_batch():
+    one = schedule(seeds=(5,), epochs=1)._replace(batch_size=32)
+    trained = train(Counter().task(), data(), triplets(), one)
+    # |d 0.1 sum |w||^2 = 0.01 * number of weights.
+    np.testing.assert_allclose(trained.history["size_energy"], 0.01 * DIM * 3, rtol=1e-5)
+
+
+def test_one_trace_whatever_the_number_of_epochs():
+    counts = []
+    for epochs in (1, 5):
+        counter = Counter()
+        train(counter.task(), data(), triplets(), schedule(epochs=epochs))
+        counts.append(counter.traces)
+    assert counts[0] == counts[1]
+
+
+def test_a_seed_alone_equals_that_seed_beside_others():
+    together = train(Counter().task(), data(), triplets(), schedule())
+    alone = train(Counter().task(), data(), triplets(), schedule(seeds=(2,)))
+    np.testing.assert_allclose(
+        alone.params[0]["weight"], together.params[1]["weight"], rtol=1e-6, atol=1e-7
+    )
+
+
+def test_resumes_with_the_same_bits(tmp_path: Path):
+    whole = train(Counter().task(), data(), triplets(), schedule())
+    store = Checkpoints(tmp_path)
+    train(Counter().task(), data(), triplets(), schedule(epochs=2), checkpoints=store)
+    reported = []
+    resumed = train(
+        Counter().task(),
+        data(),
+        triplets(),
+        schedule(),
+        checkpoints=Checkpoints(tmp_path),
+        checkpoint_seconds=0.0,
+        report=lambda epoch, _: reported.append(epoch),
+    )
+    assert reported == [2, 3, 4]
+    assert_same(whole, resumed)
+
+
+def test_a_finished_training_is_read_not_run(tmp_path: Path):
+    first = train(
+        Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path)
+    )
+    counter = Counter()
+    again = train(counter.task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path))
+    assert counter.traces == 0
+    assert_same(first, again)
+
+
+def test_two_checkpoints_are_kept(tmp_path: Path):
+    store = Checkpoints(tmp_path)
+    train(
+        Counter().task(), data(), triplets(), schedule(), checkpoints=store, checkpoint_seconds=0.0
+    )
+    assert store.epochs() == (4, 3)
+
+
+def damage(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path):
+    whole = train(
+        Counter().task(),
+        data(),
+        triplets(),
+        schedule(),
+        checkpoints=Checkpoints(tmp_path),
+        checkpoint_seconds=0.0,
+    )
+    damage(tmp_path / "4")
+    with pytest.warns(UserWarning, match="cannot be read"):
+        again = train(
+            Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path)
+        )
+    assert_same(whole, again)
+    assert Checkpoints(tmp_path).epochs() == (4, 3)
+
+
+def test_no_readable_checkpoint_is_an_error_that_names_it(tmp_path: Path):
+    train(Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path))
+    damage(tmp_path / "4")
+    with pytest.raises(InputError, match=r"4: this checkpoint cannot be read"):
+        train(Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path))
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path):
+    train(Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path))
+    fewer = schedule(seeds=(1, 2))
+    with pytest.raises(InputError, match="cannot be read"):
+        train(Counter().task(), data(), triplets(), fewer, checkpoints=Checkpoints(tmp_path))
+
+
+def test_a_loss_that_is_not_finite_names_epoch_and_seed():
+    vectors = data()
+    vectors.query[:] = 1e25
+    with pytest.raises(TrainingError, match=r"epoch 1, seed 1"):
+        train(Counter(scale=1e30).task(), vectors, triplets(), schedule())
+
+
+@pytest.mark.parametrize("bad", [-1, 9])
+def test_rows_outside_the_vectors_are_refused(bad: int):
+    rows = triplets()
+    rows.query[3] = bad
+    with pytest.raises(InputError, match=r"triplets.query: wanted rows of 0 to 8"):
+        train(Counter().task(), data(), rows, schedule())
+
+
+def test_no_triplets_are_refused():
+    none = Triplets(*(np.zeros(0, np.int32) for _ in range(3)))
+    with pytest.raises(InputError, match="no triplets"):
+        train(Counter().task(), data(), none, schedule())
+
+
+CASES = {(3, 4): 3, (4, 4): 4, (6, 4): 3, (5, 4): 1, (3, 2): 1, (4, 2): 2}
+
+
+def test_one_device_makes_a_mesh_of_one():
+    assert seed_mesh(3, jax.devices()[:1]).devices.size == 1
+
+
+MULTI = """
+import json, sys
+import jax
+sys.path.insert(0, {root!r})
+from tests.training.test_loop import CASES, Counter, data, schedule, triplets
+from dive_jax.training.epoch import seed_mesh
+from dive_jax.training.loop import train
+weights = {{}}
+for count in (3, 4):
+    seeds = tuple(range(1, count + 1))
+    for devices in (1, 4):
+        trained = train(Counter().task(), data(), triplets(), schedule(seeds),
+                        devices=jax.devices()[:devices])
+        weights[f"{{count}}-{{devices}}"] = [params["weight"].tolist() for params in trained.params]
+sizes = [seed_mesh(seeds, jax.devices()[:devices]).devices.size for seeds, devices in CASES]
+json.dump([weights, sizes], sys.stdout)
+"""
+
+
+def test_seeds_over_four_devices_equal_one_device():
+    root = str(Path(__file__).parents[2])
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", MULTI.format(root=root)],
+        env=os.environ | flags,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    weights, sizes = json.loads(done.stdout)
+    for count in (3, 4):
+        np.testing.assert_allclose(weights[f"{count}-4"], weights[f"{count}-1"], atol=1e-5)
+    assert sizes == list(CASES.values()), "the largest divisor of the seeds that the devices allow"
+
+
+def test_an_unwritable_folder_is_an_os_error(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        Checkpoints(tmp_path / "file" / "below")
