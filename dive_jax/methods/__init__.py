@@ -1,0 +1,1 @@
+"""Compressors, one file each: a `fit` that turns frozen vectors and triplets into artefacts."""

@@ -1,0 +1,251 @@
+"""What every method takes and gives: `fit` on material, a compressor that is saved and loaded."""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dive_jax import artefact as files
+from dive_jax.artefact import Artefact
+from dive_jax.numerics.vectors import unit
+from dive_jax.options import AdapterOptions
+from dive_jax.training.checkpoints import Checkpoints
+from dive_jax.training.loop import History, Report
+from dive_jax.types import InputError, Triplets, TwoSided
+
+_ROWS = 16384
+
+
+class Material(NamedTuple):
+    """What methods are fitted on.
+
+    Attributes:
+      vectors: Frozen vectors a side, [rows, full_dim] of any float type, memory-mapped or not; rows
+        need not be unit, they are normalised when read.
+      triplets: Rows of `vectors`; may be empty for methods that need no judgments.
+      encoder: Name of the encoder.
+      fingerprint: Fingerprint of the encoder.
+      about: What else an artefact tells of its origin, such as the dataset.
+    """
+
+    vectors: TwoSided
+    triplets: Triplets
+    encoder: str
+    fingerprint: str
+    about: dict[str, Any]
+
+    @property
+    def full_dim(self) -> int:
+        """Width of the frozen vectors."""
+        return self.vectors.document.shape[1]
+
+    def meta(self, method: str, dim: int, **about: Any) -> dict[str, Any]:
+        """Returns what an artefact of `method` says about itself."""
+        return {
+            "format_version": 1,
+            "method": method,
+            "sides": "both",
+            "dim": dim,
+            "full_dim": self.full_dim,
+            "normalized": True,
+            "encoder": self.encoder,
+            "fingerprint": self.fingerprint,
+            "about": self.about | about,
+        }
+
+
+class Fitting(NamedTuple):
+    """How a method is fitted, beside its options.
+
+    Attributes:
+      seeds: Seeds to train side by side; methods without chance ignore them.
+      chunk_rows: Vectors held at once while streaming over the documents.
+      checkpoints: Makes the store of training states, when there is training to do.
+      checkpoint_seconds: Least time between two checkpoints.
+      report: Called after every epoch.
+    """
+
+    seeds: tuple[int, ...] = (2027,)
+    chunk_rows: int = _ROWS
+    checkpoints: Callable[[], Checkpoints] | None = None
+    checkpoint_seconds: float = 5.0
+    report: Report | None = None
+
+
+class Fitted(NamedTuple):
+    """What a fit gives.
+
+    Attributes:
+      compressors: One a seed; a single one for a method without chance.
+      history: Logged values by epoch and seed; empty without training.
+      compile_seconds: Time spent compiling.
+      train_seconds: Time spent training, in this process.
+    """
+
+    compressors: list["Compressor"]
+    history: History
+    compile_seconds: float = 0.0
+    train_seconds: float = 0.0
+
+
+class Fit(Protocol):
+    """Fits a method."""
+
+    def __call__(self, material: Material, options: AdapterOptions, fitting: Fitting) -> Fitted:
+        """Fits the method; raises `InputError` for an impossible width."""
+        ...
+
+
+class Method(NamedTuple):
+    """A way to compress, found by name in the registry.
+
+    Attributes:
+      fit: Fits it.
+      seeded: Whether it gives one compressor a seed; else it gives one.
+    """
+
+    fit: Fit
+    seeded: bool
+
+
+@functools.partial(jax.jit, static_argnames=("form", "dim", "normalized"))
+def _map(
+    arrays: dict[str, Array],
+    vectors: Float[Array, "rows full_dim"],
+    *,
+    form: str,
+    dim: int,
+    normalized: bool,
+) -> tuple[Float[Array, "rows dim"], Float[Array, " rows"]]:
+    """Returns the mapped rows, and the greatest magnitude of each row given."""
+    peaks = jnp.max(jnp.abs(vectors), axis=1)
+    scaled = vectors / jnp.where(peaks > 0, peaks, 1)[:, None]  # no square overflows or vanishes
+    vectors = unit(scaled)
+    dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    if form == "linear":
+        out = dot(vectors, arrays["weight"].T)
+        if "offset" in arrays:
+            out = out + arrays["offset"][None, :]
+    else:
+        out = dot(vectors, arrays["base"].T) if "base" in arrays else vectors[:, :dim]
+    if form == "residual":
+        hidden = dot(vectors, arrays["hidden_weight"].T) + arrays["hidden_bias"][None, :]
+        out = out + dot(jax.nn.relu(hidden), arrays["out_weight"].T) + arrays["out_bias"][None, :]
+    return (unit(out) if normalized else out), peaks
+
+
+@dataclass(frozen=True)
+class Compressor:
+    """A fitted method: maps frozen vectors to `dim` coordinates.
+
+    Attributes:
+      artefact: The arrays and what they are for.
+
+    Example:
+      >>> rows = np.eye(4, dtype=np.float32)[:2]
+      >>> meta = dict(format_version=1, method="truncate", sides="both", dim=2, full_dim=4,
+      ...             normalized=True, encoder="toy", fingerprint="0")
+      >>> Compressor(Artefact("prefix", {}, meta)).compress(rows).shape
+      (2, 2)
+    """
+
+    artefact: Artefact
+
+    @property
+    def dim(self) -> int:
+        """Coordinates kept."""
+        return self.artefact.meta["dim"]
+
+    @property
+    def full_dim(self) -> int:
+        """Width of the vectors taken."""
+        return self.artefact.meta["full_dim"]
+
+    def compress(
+        self, vectors: Any, *, side: str = "document", chunk_rows: int = _ROWS
+    ) -> Float[np.ndarray, "rows dim"]:
+        """Compresses vectors, each row on its own.
+
+        Args:
+          vectors: [rows, full_dim] of any float type; normalised first, whatever their lengths.
+          side: "query" or "document".
+          chunk_rows: Rows held at once on the device.
+
+        Returns:
+          float32 rows of length 1 (or as the method gives them, where it does not normalise).
+
+        Raises:
+          InputError: For a wrong shape, width or side, a zero row, or a value that is not finite.
+        """
+        return np.concatenate(list(self.stream(vectors, side=side, chunk_rows=chunk_rows)))
+
+    def stream(
+        self, vectors: Any, *, side: str = "document", chunk_rows: int = _ROWS, start: int = 0
+    ) -> Iterator[Float[np.ndarray, "rows dim"]]:
+        """Compresses chunk by chunk from row `start` on; see `compress`."""
+        self._check(vectors, side)
+        rows = len(vectors)
+        size = min(chunk_rows, max(rows, 1))
+        for first in range(start, rows, size) or (0,):
+            yield self._chunk(vectors[first : first + size], first, size)
+
+    def _check(self, vectors: Any, side: str) -> None:
+        sides = self.artefact.meta["sides"]
+        if side not in TwoSided._fields:
+            raise InputError(f"side: wanted query or document, got {side!r}")
+        if sides not in ("both", side):
+            raise InputError(f"this adapter maps the {sides} side only, not the {side} side")
+        if getattr(vectors, "ndim", None) != 2 or vectors.shape[1] != self.full_dim:
+            got = list(getattr(vectors, "shape", ())) or type(vectors).__name__
+            raise InputError(f"vectors: wanted [rows, {self.full_dim}], got {got}")
+        if not np.issubdtype(vectors.dtype, np.floating):
+            raise InputError(f"vectors: wanted floating-point numbers, got {vectors.dtype}")
+
+    @functools.cached_property
+    def _arrays(self) -> dict[str, Array]:
+        return jax.device_put(self.artefact.arrays)
+
+    def _chunk(self, chunk: np.ndarray, first: int, size: int) -> Float[np.ndarray, "rows dim"]:
+        rows = np.zeros((size, self.full_dim), np.float32)
+        with np.errstate(over="ignore"):  # too large for float32 is not finite, and said so below
+            rows[: len(chunk)] = chunk
+        out, peaks = _map(
+            self._arrays,
+            jax.device_put(rows),
+            form=self.artefact.form,
+            dim=self.dim,
+            normalized=self.artefact.meta["normalized"],
+        )
+        peaks = np.asarray(peaks)[: len(chunk)]
+        bad = np.flatnonzero(~(np.isfinite(peaks) & (peaks > 0)))
+        if bad.size:
+            kind = "is all zeros" if peaks[bad[0]] == 0 else "has a value that is not finite"
+            raise InputError(f"vectors: row {first + bad[0]} {kind}; remove it or encode it again")
+        return np.asarray(out)[: len(chunk)]
+
+    def save(self, path: str | Path) -> None:
+        """Writes the artefact: a folder with adapter.safetensors and adapter.json."""
+        files.save(self.artefact, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> "Compressor":
+        """Reads a saved artefact; see `load`."""
+        return load(path)
+
+
+def load(path: str | Path) -> Compressor:
+    """Reads a compressor that `Compressor.save` wrote.
+
+    Args:
+      path: The folder.
+
+    Raises:
+      InputError: If the folder is not a whole, sound artefact.
+    """
+    return Compressor(files.load(Path(path)))
