@@ -1,0 +1,196 @@
+"""The edge shared by all commands: options <-> absl flags, and one line for what goes wrong."""
+
+import dataclasses
+import os
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from absl import flags
+
+from dive_jax.types import InputError, TrainingError
+
+Options = TypeVar("Options")
+
+EXIT_DONE, EXIT_FAILED, EXIT_USER, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def _kind(annotation: Any) -> Any:
+    """Returns the plain type behind `X | None` and `tuple[X, ...]`."""
+    if isinstance(annotation, types.UnionType):
+        return next(each for each in typing.get_args(annotation) if each is not type(None))
+    return annotation
+
+
+def _define(options: type[Any], values: flags.FlagValues) -> None:
+    hints = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        kind, text = _kind(hints[field.name]), field.metadata["help"]
+        default: Any = field.default
+        if typing.get_origin(kind) is tuple:
+            default = ",".join(map(str, default))
+            flags.DEFINE_string(field.name, default, text, flag_values=values)
+        elif kind is bool:
+            flags.DEFINE_bool(field.name, default, text, flag_values=values)
+        elif kind is int:
+            flags.DEFINE_integer(field.name, default, text, flag_values=values)
+        elif kind is float:
+            flags.DEFINE_float(field.name, default, text, flag_values=values)
+        else:
+            flags.DEFINE_string(field.name, default, text, flag_values=values)
+
+
+def _integers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(
+            f"--{name}: wanted whole numbers with commas between, got {text!r}"
+        ) from None
+
+
+def parse(options: type[Options], arguments: Sequence[str]) -> Options:
+    """Reads command-line arguments into an options dataclass.
+
+    Args:
+      options: The dataclass; its field names are the flag names.
+      arguments: What follows the command's name; `--flagfile=F` reads flags from a file.
+
+    Returns:
+      An instance, every range checked.
+
+    Raises:
+      InputError: For an unknown flag, a value of the wrong kind or outside its range, an unreadable
+        flag file, or a word that is not a flag.
+
+    Example:
+      >>> from dive_jax.options import TrainOptions
+      >>> parse(TrainOptions, ["--dim=128", "--seeds=1,2"]).seeds
+      (1, 2)
+    """
+    values = flags.FlagValues()
+    _define(options, values)
+    try:
+        rest = values(["command", *arguments], known_only=False)[1:]
+    except flags.Error as error:
+        raise InputError(" ".join(str(error).split())) from None
+    except UnicodeDecodeError:
+        raise InputError("--flagfile: the file is not UTF-8 text") from None
+    if rest:
+        raise InputError(f"wanted only flags (--name=value), got {rest[0]!r}")
+    chosen: dict[str, Any] = {}
+    hints = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):  # pyright: ignore[reportArgumentType]
+        value: Any = values[field.name].value
+        is_tuple = typing.get_origin(_kind(hints[field.name])) is tuple
+        chosen[field.name] = _integers(field.name, value) if is_tuple else value
+    return options(**chosen)
+
+
+def usage(options: type[Any], command: str, about: str) -> str:
+    """Returns the help text: every flag with its default, range and meaning."""
+    lines = [f"usage: python -m dive_jax.{command} [--flagfile=FILE] [--flag=value ...]", "", about]
+    lines += ["", "flags:"]
+    for field in dataclasses.fields(options):
+        default = field.default
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default))
+        choices = field.metadata["choices"]
+        kind = "|".join(choices) if choices else default
+        shown = "" if default in (None, "") else f" (default {default})"
+        lines.append(f"  --{field.name}" + ("" if kind in (None, "") else f"={kind}"))
+        lines.append(textwrap.indent(textwrap.fill(field.metadata["help"] + shown, 88), " " * 6))
+    return "\n".join(lines) + "\n"
+
+
+def _fail(command: str, kind: str, error: BaseException | str) -> None:
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"dive_jax.{command}: {kind}{text}", file=sys.stderr, flush=True)
+
+
+def configure_jax() -> None:
+    """Sets what every command needs of JAX: float32 products are float32 on every device."""
+    import jax
+
+    jax.config.update("jax_default_matmul_precision", "float32")
+
+
+def watch() -> Any:
+    """Returns where a study tells how it goes: notes and progress bars on standard error."""
+    from dive_jax.report.progress import Progress
+    from dive_jax.studies.experiment import Watch
+
+    return Watch(lambda line: print(line, file=sys.stderr, flush=True), Progress)
+
+
+def show(metrics: Mapping[str, Any], folder: str) -> None:
+    """Prints the table of a run, and what a reader must know about it."""
+    from dive_jax.report.tables import print_table
+    from dive_jax.studies.results import TABLE, remarks, table_rows
+
+    counts = metrics["queries"]
+    print(
+        f"{metrics['dataset']}, {metrics['encoder']}, {metrics['full_dim']} to {metrics['dim']} "
+        f"wide; {counts['test']} queries, {counts['test_unseen']} of them with documents that no "
+        f"training query has; {len(metrics['seeds'])} seeds"
+    )
+    print_table(table_rows(metrics["methods"]), TABLE)
+    for line in remarks(metrics):
+        print(line)
+    print(f"Everything of this run is in {folder}")
+
+
+def main(
+    command: str,
+    about: str,
+    options: type[Options],
+    work: Callable[[Options], None],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Parses the flags, does the work, and turns every failure into one line and a status.
+
+    Args:
+      command: Name after `dive_jax.`.
+      about: One paragraph for `--help`.
+      options: The command's options dataclass.
+      work: What to do; imports jax itself, after the flags are known to be right.
+      arguments: Arguments after the command's name; default the process's.
+
+    Returns:
+      0 done, 1 a failure that is not the user's, 2 a user's mistake, 130 interrupted. With
+      `DIVE_JAX_TRACEBACK` set in the environment, failures raise instead.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no start-up chatter of XLA's
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if any(each in ("--help", "-h", "--helpfull", "-help") for each in given):
+        print(usage(options, command, about), end="")
+        return EXIT_DONE
+    try:
+        work(parse(options, given))
+    except InputError as error:
+        _fail(command, "", error)
+        return EXIT_USER
+    except KeyboardInterrupt:
+        _fail(command, "", "interrupted; the same command goes on where this one stopped")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except (OSError, MemoryError, TrainingError) as error:
+        if "DIVE_JAX_TRACEBACK" in os.environ:
+            raise
+        _fail(command, "", error if str(error) else "not enough memory; lower --chunk_rows")
+        return EXIT_FAILED
+    except Exception as error:
+        if "DIVE_JAX_TRACEBACK" in os.environ:
+            raise
+        _fail(
+            command,
+            f"unexpected {type(error).__name__} (DIVE_JAX_TRACEBACK=1 shows where): ",
+            error,
+        )
+        return EXIT_FAILED
+    return EXIT_DONE

@@ -1,0 +1,1 @@
+"""What is run: a dataset, methods and options in, tables of scores out."""

@@ -1,0 +1,100 @@
+"""A run's folder: claimed by one process, tied to its options, with the record of its machine."""
+
+import contextlib
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from dive_jax.files import write_json, write_text
+from dive_jax.options import differences, render
+from dive_jax.types import InputError
+
+_LOCK = ".lock"
+_PACKAGES = ("dive_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions that decide the last digits of a result."""
+    found = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version()} | found
+
+
+def environment() -> dict[str, Any]:
+    """Returns what a run must share with its resumption to end with the same bits."""
+    devices = sorted({device.device_kind for device in jax.devices()})
+    return {
+        "versions": versions(),
+        "machine": platform.machine(),
+        "devices": devices,
+        "device_count": jax.device_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def check_folder(folder: Path, options: Any) -> None:
+    """Raises `InputError` if a folder cannot become, or go on as, the folder of these options.
+
+    Args:
+      folder: The run's folder; may not exist yet.
+      options: The run's options.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--run_dir: {folder} is a file; name a folder")
+    path = folder / "options.flags"
+    if path.exists():
+        if changed := differences(options, path.read_text(encoding="utf-8")):
+            raise InputError(
+                f"{folder} was begun with other options: {', '.join(changed)}; "
+                "give those again, or another --run_dir"
+            )
+    elif folder.exists() and any(each.name != _LOCK for each in folder.iterdir()):
+        raise InputError(
+            f"--run_dir: {folder} has files but no options.flags, so it is no run's folder; "
+            "name another"
+        )
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, options: Any, warn: Callable[[str], None]) -> Iterator[None]:
+    """Holds a run's folder for this process, and ties it to its options and machine.
+
+    Args:
+      folder: The run's folder, made when missing.
+      options: The run's options; written to options.flags.
+      warn: Told when the machine or the versions are not those the run began with.
+
+    Raises:
+      InputError: As `check_folder` does, or if another process holds the folder.
+    """
+    check_folder(folder, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / _LOCK, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another process is working in this run folder") from None
+        if not (folder / "options.flags").exists():
+            write_text(folder / "options.flags", render(options))
+        _same_environment(folder, warn)
+        yield
+
+
+def _same_environment(folder: Path, warn: Callable[[str], None]) -> None:
+    path, now = folder / "environment.json", environment()
+    if not path.exists():
+        write_json(path, now)
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        warn(
+            f"this run began with other {', '.join(changed)} (see environment.json); "
+            "its last digits may differ from an undisturbed run"
+        )
