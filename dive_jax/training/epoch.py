@@ -190,18 +190,23 @@ def place(
     return Placed(mesh, optimiser, vectors, rows, state)
 
 
-def compile_epoch(task: Task, placed: Placed, rows_shape: tuple[int, ...]) -> Epoch:
+def compile_epoch(
+    task: Task, placed: Placed, rows_shape: tuple[int, ...], *, side_by_side: bool | None = None
+) -> Epoch:
     """Compiles one epoch of all seeds; traced once, the state's buffers are donated.
 
     Args:
       task: Loss of one seed.
       placed: The run's arrays.
       rows_shape: [seeds, steps, batch], the shape of `batches.epoch_rows`.
+      side_by_side: Whether the seeds of one device run under `vmap` rather than one after another;
+        default only on accelerators.
 
     Returns:
       A function of (state, rows) that gives the next state and the logged values, [seeds] each.
     """
-    side_by_side = placed.mesh.devices.flat[0].platform != "cpu"
+    if side_by_side is None:
+        side_by_side = placed.mesh.devices.flat[0].platform != "cpu"
 
     def all_seeds(
         data: TwoSided, triplets: Triplets, state: State, rows: Array
