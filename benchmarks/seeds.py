@@ -18,9 +18,9 @@ import numpy as np
 
 from dive_jax.methods import dive
 from dive_jax.options import AdapterOptions
-from dive_jax.training.batches import epoch_rows
+from dive_jax.training.batches import Data, epoch_rows
 from dive_jax.training.epoch import Schedule, compile_epoch, place
-from dive_jax.types import Triplets, TwoSided
+from dive_jax.types import Triplets
 
 SHAPES = ((768, 128), (512, 64), (384, 64))
 SEEDS, BATCH, STEPS, PAIRS = (1, 2, 3), 128, 12, 7
@@ -34,7 +34,7 @@ def _unit(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
 def _side(full_dim: int, dim: int, side_by_side: bool) -> tuple[Callable[[], Any], float]:
     """Returns a function that trains one epoch from the same start, and the compile time."""
     rng = np.random.default_rng(0)
-    data = TwoSided(query=_unit(rng, 500, full_dim), document=_unit(rng, 3000, full_dim))
+    data = Data(_unit(rng, 500, full_dim), _unit(rng, 3000, full_dim))
     count = BATCH * STEPS
     triplets = Triplets(*(rng.integers(0, n, count).astype(np.int32) for n in (500, 3000, 3000)))
     schedule = Schedule(SEEDS, 1, BATCH, 2e-4, 1e-4)

@@ -17,10 +17,9 @@ from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
 from dive_jax.models.residual import ResidualAdapter, split_heads
 from dive_jax.numerics.vectors import unit
 from dive_jax.options import AdapterOptions
-from dive_jax.training.batches import Batch
-from dive_jax.training.epoch import Losses, Schedule, Task
+from dive_jax.training.batches import Batch, Data
+from dive_jax.training.epoch import Losses, Schedule, Start, Task
 from dive_jax.training.loop import train
-from dive_jax.types import TwoSided
 
 _ROLES = 3
 
@@ -91,10 +90,10 @@ def task(full_dim: int, options: AdapterOptions) -> Task:
 
     graph, _ = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
 
-    def init(key: Array) -> Any:
-        return nnx.to_pure_dict(nnx.split(make(nnx.Rngs(key)))[1])
+    def init(key: Array) -> Start:
+        return Start(nnx.to_pure_dict(nnx.split(make(nnx.Rngs(key)))[1]))
 
-    def loss(params: Any, batch: Batch) -> Losses:
+    def loss(params: Any, carried: Any, batch: Batch) -> Losses:
         adapter = nnx.merge(graph, nnx.State(params))
         stacked = jnp.concatenate([batch.query, batch.positive, batch.negative])
         return dive_losses(adapter(stacked), batch, options)
@@ -147,7 +146,7 @@ def fit(material: Material, options: AdapterOptions, fitting: Fitting) -> Fitted
         query, document = query @ axes.T, document @ axes.T
     trained = train(
         task(material.full_dim, options),
-        TwoSided(query=query, document=document),
+        Data(query, document),
         triplets,
         Schedule(
             fitting.seeds,

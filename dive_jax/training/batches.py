@@ -1,27 +1,111 @@
 """Which triplets make which batch: a function of (seed, epoch) and nothing else."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array as JaxArray
 from jaxtyping import Bool, Float, Int
 
+from dive_jax.types import Triplets
+
 
 class Batch(NamedTuple):
     """The vectors of one step; rows where `mask` is false only fill the shape.
+
+    Where a loss sets every query against every document of the batch, the documents are the
+    positives, then the negatives, in that order, repetitions included.
 
     Attributes:
       query: Frozen unit vectors of the queries.
       positive: Those of a relevant document each.
       negative: Those of a document each that the positive must outrank.
       mask: True where the row is real.
+      query_row: Row of each query among all that train.
+      document_row: Row of each positive, then of each negative.
+      gains: Judged gain of each document for each query, 0 where not judged or not relevant.
+      excluded: True where a document is relevant for a query, or identical in text to one that is.
+      neighbours: Frozen vectors of the nearest documents of each document; None if not asked for.
     """
 
     query: Float[JaxArray, "batch full_dim"]
     positive: Float[JaxArray, "batch full_dim"]
     negative: Float[JaxArray, "batch full_dim"]
     mask: Bool[JaxArray, " batch"]
+    query_row: Int[JaxArray, " batch"] | None = None
+    document_row: Int[JaxArray, " documents"] | None = None
+    gains: Float[JaxArray, "batch documents"] | None = None
+    excluded: Bool[JaxArray, "batch documents"] | None = None
+    neighbours: Float[JaxArray, "documents neighbours full_dim"] | None = None
+
+
+class Data(NamedTuple):
+    """What lies on the device while training.
+
+    Attributes:
+      query: Frozen unit vectors of the queries, [queries, full_dim].
+      document: Those of the documents, [documents, full_dim].
+      relations: Who is relevant for whom; None where no loss asks.
+      neighbours: Rows of the nearest documents of each document, [documents, neighbours]; None
+        where no loss asks.
+    """
+
+    query: Any
+    document: Any
+    relations: "Relations | None" = None
+    neighbours: Any = None
+
+
+class Relations(NamedTuple):
+    """Judgments by row, padded: documents of gain above 0 of each query.
+
+    Attributes:
+      judged: int32 [queries, judged], rows of the relevant documents, -1 where there is none or it
+        does not train.
+      gains: float32 [queries, judged], their gains, 0 where there is none.
+      judged_text: int32 [queries, judged], number of their text, -1 where there is none.
+      text: int32 [documents], number of each document's text; identical texts share one.
+    """
+
+    judged: Any
+    gains: Any
+    judged_text: Any
+    text: Any
+
+
+def gather(data: Data, triplets: Triplets, rows: Int[JaxArray, " batch"]) -> Batch:
+    """Returns the batch of some triplets; on the device, within the compiled epoch.
+
+    What a loss does not use of it is never computed: the compiler drops it.
+
+    Args:
+      data: Vectors and relations.
+      triplets: All rows that train.
+      rows: Which of them, -1 for padding.
+    """
+    real = rows >= 0
+    rows = jnp.maximum(rows, 0)
+    query, positive, negative = (jnp.asarray(column)[rows] for column in triplets)
+    documents = jnp.concatenate([positive, negative])
+    gains, excluded = None, None
+    if (known := data.relations) is not None:
+        same = documents[None, :, None] == known.judged[query][:, None, :]
+        gains = jnp.max(jnp.where(same, known.gains[query][:, None, :], 0.0), axis=2)
+        twins = known.text[documents][None, :, None] == known.judged_text[query][:, None, :]
+        excluded = jnp.any(twins, axis=2)
+    near = None if data.neighbours is None else data.document[data.neighbours[documents]]
+    return Batch(
+        data.query[query],
+        data.document[positive],
+        data.document[negative],
+        real,
+        query,
+        documents,
+        gains,
+        excluded,
+        near,
+    )
 
 
 def steps_per_epoch(rows: int, batch_size: int) -> int:

@@ -15,8 +15,8 @@ import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, UInt
 
-from dive_jax.training.batches import Batch
-from dive_jax.types import Triplets, TwoSided
+from dive_jax.training.batches import Batch, Data, gather
+from dive_jax.types import Triplets
 
 Params: TypeAlias = Any
 Devices: TypeAlias = Sequence[Any]
@@ -32,19 +32,35 @@ class Losses(NamedTuple):
       mean: Scalars to log as their mean over the epoch's steps.
       least: Scalars to log as their least value.
       greatest: Scalars to log as their greatest value.
+      carried: What the next step is given: running statistics, a memory, a random state.
     """
 
     weighted: dict[str, Float[Array, ""]]
     mean: dict[str, Float[Array, ""]]
     least: dict[str, Float[Array, ""]]
     greatest: dict[str, Float[Array, ""]]
+    carried: Any = ()
+
+
+class Start(NamedTuple):
+    """Where one seed begins: what is trained, and what is only carried from step to step."""
+
+    params: Params
+    carried: Any = ()
 
 
 class Task(NamedTuple):
-    """What is trained: both functions concern one seed, and are pure."""
+    """What is trained; its functions concern one seed, and are pure.
 
-    init: Callable[[Array], Params]
-    loss: Callable[[Params, Batch], Losses]
+    Attributes:
+      init: Key -> the start.
+      loss: Parameters, what is carried, batch -> losses.
+      optimiser: Schedule -> the optimiser; default AdamW.
+    """
+
+    init: Callable[[Array], Start]
+    loss: Callable[[Params, Any, Batch], Losses]
+    optimiser: "Callable[[Schedule], optax.GradientTransformation] | None" = None
 
 
 class Schedule(NamedTuple):
@@ -58,13 +74,20 @@ class Schedule(NamedTuple):
 
 
 class State(NamedTuple):
-    """Parameters and AdamW's moments; the first axis of every leaf counts the seeds."""
+    """Parameters, what is carried, and moments; the first axis of every leaf counts the seeds."""
 
     params: Params
+    carried: Any
     optimiser: Any
 
 
-Epoch: TypeAlias = Callable[[State, Array], tuple[State, dict[str, Array]]]
+Logs: TypeAlias = dict[str, Array]
+Epoch: TypeAlias = Callable[[State, Array], tuple[State, Logs]]
+
+
+def adamw(schedule: Schedule) -> optax.GradientTransformation:
+    """Returns AdamW at the schedule's constant rate, optax's defaults for all else."""
+    return optax.adamw(schedule.learning_rate, weight_decay=schedule.weight_decay)
 
 
 def seed_mesh(seeds: int, devices: Devices | None = None) -> Mesh:
@@ -82,29 +105,27 @@ def seed_mesh(seeds: int, devices: Devices | None = None) -> Mesh:
     return jax.make_mesh((size,), (_SEED,), (AxisType.Auto,), devices=devices[:size])
 
 
-def _gather(data: TwoSided, triplets: Triplets, rows: Int[Array, " batch"]) -> Batch:
-    real = rows >= 0
-    rows = jnp.maximum(rows, 0)
-    query, positive, negative = (jnp.asarray(column)[rows] for column in triplets)
-    return Batch(data.query[query], data.document[positive], data.document[negative], real)
-
-
-def _total(task: Task, params: Params, batch: Batch) -> tuple[Float[Array, ""], Losses]:
-    losses = task.loss(params, batch)
+def _total(
+    task: Task, params: Params, carried: Any, batch: Batch
+) -> tuple[Float[Array, ""], Losses]:
+    losses = task.loss(params, carried, batch)
     return sum(losses.weighted.values(), start=jnp.float32(0)), losses
 
 
-def _energies(task: Task, params: Params, batch: Batch) -> dict[str, Float[Array, ""]]:
+def _energies(
+    task: Task, params: Params, carried: Any, batch: Batch
+) -> dict[str, Float[Array, ""]]:
     """Returns the squared norm of each weighted term's gradient."""
-    _, pull, losses = jax.vjp(
-        lambda params: (lambda losses: (losses.weighted, losses))(task.loss(params, batch)),
+    _, pull, names = jax.vjp(
+        lambda params: (lambda losses: (losses.weighted, dict.fromkeys(losses.weighted, 0)))(
+            task.loss(params, carried, batch)
+        ),
         params,
         has_aux=True,
     )
     energies = {}
-    for name in losses.weighted:
-        one = {each: jnp.float32(each == name) for each in losses.weighted}
-        (gradient,) = pull(one)
+    for name in names:
+        (gradient,) = pull({each: jnp.float32(each == name) for each in names})
         energies[f"{name}_energy"] = optax.tree.norm(gradient, squared=True)
     return energies
 
@@ -112,28 +133,30 @@ def _energies(task: Task, params: Params, batch: Batch) -> dict[str, Float[Array
 def _epoch(
     task: Task,
     optimiser: optax.GradientTransformation,
-    data: TwoSided,
+    data: Data,
     triplets: Triplets,
     state: State,
     rows: Int[Array, "steps batch"],
-) -> tuple[State, dict[str, Float[Array, ""]]]:
+) -> tuple[State, Logs]:
     """One epoch of one seed."""
 
     def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, Any]:
-        batch = _gather(data, triplets, rows)
-        gradient_of = jax.value_and_grad(lambda params: _total(task, params, batch), has_aux=True)
+        batch = gather(data, triplets, rows)
+        gradient_of = jax.value_and_grad(
+            lambda params: _total(task, params, state.carried, batch), has_aux=True
+        )
         (value, losses), gradient = gradient_of(state.params)
         with jax.numpy_dtype_promotion("standard"):  # optax mixes its own scalar types
             updates, moments = optimiser.update(gradient, state.optimiser, state.params)
             params = optax.apply_updates(state.params, updates)
-        return State(params, moments), (value, losses)
+        logs = losses.mean | {"loss": value}, losses.least, losses.greatest
+        return State(params, losses.carried, moments), logs
 
-    energies = _energies(task, state.params, _gather(data, triplets, rows[0]))
-    state, (values, losses) = jax.lax.scan(step, state, rows)
-    logged = {"loss": jnp.mean(values)}
-    logged |= {name: jnp.mean(each) for name, each in losses.mean.items()}
-    logged |= {name: jnp.min(each) for name, each in losses.least.items()}
-    logged |= {name: jnp.max(each) for name, each in losses.greatest.items()}
+    energies = _energies(task, state.params, state.carried, gather(data, triplets, rows[0]))
+    state, (mean, least, greatest) = jax.lax.scan(step, state, rows)
+    logged = {name: jnp.mean(each) for name, each in mean.items()}
+    logged |= {name: jnp.min(each) for name, each in least.items()}
+    logged |= {name: jnp.max(each) for name, each in greatest.items()}
     return state, logged | energies
 
 
@@ -142,7 +165,7 @@ class Placed(NamedTuple):
 
     mesh: Mesh
     optimiser: optax.GradientTransformation
-    data: TwoSided
+    data: Data
     triplets: Triplets
     state: State
 
@@ -161,7 +184,7 @@ class Placed(NamedTuple):
 
 def place(
     task: Task,
-    data: TwoSided,
+    data: Data,
     triplets: Triplets,
     schedule: Schedule,
     devices: Devices | None,
@@ -170,18 +193,18 @@ def place(
 
     Args:
       task: Initial parameters of one seed.
-      data: Frozen unit vectors, float32 [rows, full_dim] a side.
+      data: Frozen unit vectors, float32 [rows, full_dim] a side, and relations.
       triplets: Rows of `data`.
       schedule: Seeds and AdamW's settings.
       devices: Devices to spread the seeds over; default all.
     """
     mesh = seed_mesh(len(schedule.seeds), devices)
     by_seed = NamedSharding(mesh, PartitionSpec(_SEED))
-    optimiser = optax.adamw(schedule.learning_rate, weight_decay=schedule.weight_decay)
+    optimiser = (task.optimiser or adamw)(schedule)
 
     def start(seed: UInt[Array, ""]) -> State:
-        params = task.init(jax.random.key(seed))
-        return State(params, optimiser.init(params))
+        params, carried = task.init(jax.random.key(seed))
+        return State(params, carried, optimiser.init(params))
 
     seeds = jax.device_put(np.asarray(schedule.seeds, np.uint32), by_seed)
     state = jax.jit(jax.vmap(start), out_shardings=by_seed)(seeds)
@@ -208,10 +231,8 @@ def compile_epoch(
     if side_by_side is None:
         side_by_side = placed.mesh.devices.flat[0].platform != "cpu"
 
-    def all_seeds(
-        data: TwoSided, triplets: Triplets, state: State, rows: Array
-    ) -> tuple[State, dict[str, Array]]:
-        def one(pair: tuple[State, Array]) -> tuple[State, dict[str, Array]]:
+    def all_seeds(data: Data, triplets: Triplets, state: State, rows: Array) -> tuple[State, Logs]:
+        def one(pair: tuple[State, Array]) -> tuple[State, Logs]:
             return _epoch(task, placed.optimiser, data, triplets, *pair)
 
         return jax.vmap(one)((state, rows)) if side_by_side else jax.lax.map(one, (state, rows))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from dive_jax.training.batches import epoch_rows
+from dive_jax.training.batches import Data, epoch_rows
 from dive_jax.training.checkpoints import Checkpoints, newest
 from dive_jax.training.epoch import (
     Devices,
@@ -21,7 +21,7 @@ from dive_jax.training.epoch import (
     compile_epoch,
     place,
 )
-from dive_jax.types import InputError, TrainingError, Triplets, TwoSided
+from dive_jax.types import InputError, TrainingError, Triplets
 
 Logged: TypeAlias = dict[str, Float[np.ndarray, " seeds"]]
 History: TypeAlias = dict[str, Float[np.ndarray, "epochs seeds"]]
@@ -53,7 +53,7 @@ def _check_finite(logged: Logged, schedule: Schedule, epoch: int) -> None:
         )
 
 
-def _check(triplets: Triplets, data: TwoSided) -> None:
+def _check(triplets: Triplets, data: Data) -> None:
     if not len(triplets.query):
         raise InputError("no triplets: training needs at least one judged (query, document) pair")
     for name, column, vectors in zip(
@@ -65,7 +65,7 @@ def _check(triplets: Triplets, data: TwoSided) -> None:
 
 def train(
     task: Task,
-    data: TwoSided,
+    data: Data,
     triplets: Triplets,
     schedule: Schedule,
     *,
@@ -78,7 +78,7 @@ def train(
 
     Args:
       task: Initial parameters and loss of one seed.
-      data: Frozen unit vectors, float32 [rows, full_dim] a side.
+      data: Frozen unit vectors, float32 [rows, full_dim] a side, and relations.
       triplets: Rows of `data`.
       schedule: Seeds, epochs, batch size and AdamW's settings.
       checkpoints: Where states are kept; None keeps none.

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from dive_jax.training.batches import Batch
+from dive_jax.training.batches import Batch, Data
 from dive_jax.training.checkpoints import Checkpoints
-from dive_jax.training.epoch import Losses, Schedule, Task, seed_mesh
+from dive_jax.training.epoch import Losses, Schedule, Start, Task, seed_mesh
 from dive_jax.training.loop import Trained, train
-from dive_jax.types import InputError, TrainingError, Triplets, TwoSided
+from dive_jax.types import InputError, TrainingError, Triplets
 
 DIM, ROWS = 6, 23
 
@@ -27,9 +28,9 @@ class Counter:
         self.scale = scale
 
     def task(self) -> Task:
-        return Task(lambda key: {"weight": jax.random.normal(key, (DIM, 3))}, self._loss)
+        return Task(lambda key: Start({"weight": jax.random.normal(key, (DIM, 3))}), self._loss)
 
-    def _loss(self, params: dict[str, Array], batch: Batch) -> Losses:
+    def _loss(self, params: dict[str, Array], carried: Any, batch: Batch) -> Losses:
         self.traces += 1
         lead = (batch.query - batch.positive + batch.negative) @ params["weight"]
         each = jnp.sum(lead * lead, axis=1) * jnp.float32(self.scale)
@@ -40,9 +41,9 @@ class Counter:
         return Losses({"fit": value, "size": bias}, {"fit": value, "count": count}, least, {})
 
 
-def data() -> TwoSided:
+def data() -> Data:
     rng = np.random.default_rng(0)
-    return TwoSided(
+    return Data(
         query=rng.normal(size=(9, DIM)).astype(np.float32),
         document=rng.normal(size=(7, DIM)).astype(np.float32),
     )
@@ -77,7 +78,7 @@ def test_padded_rows_change_nothing():
     """A batch size that leaves padding equals, step for step, one written out by hand."""
     one = schedule(seeds=(5,), epochs=1)._replace(batch_size=32)
     trained = train(Counter().task(), data(), triplets(), one)
-    params = Counter().task().init(jax.random.key(jnp.uint32(5)))
+    params = Counter().task().init(jax.random.key(jnp.uint32(5))).params
     rows = triplets()
     batch = Batch(
         jnp.asarray(data().query[rows.query]),
@@ -85,7 +86,7 @@ def test_padded_rows_change_nothing():
         jnp.asarray(data().document[rows.negative]),
         jnp.ones(ROWS, bool),
     )
-    losses = Counter()._loss(params, batch)
+    losses = Counter()._loss(params, (), batch)
     np.testing.assert_allclose(trained.history["fit"][0, 0], losses.weighted["fit"], rtol=1e-5)
     np.testing.assert_allclose(trained.history["least"][0, 0], losses.least["least"], rtol=1e-5)
 
