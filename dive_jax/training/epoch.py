@@ -174,12 +174,9 @@ class Placed(NamedTuple):
         """The layout of arrays whose first axis counts the seeds."""
         return NamedSharding(self.mesh, PartitionSpec(_SEED))
 
-    def abstract(self) -> State:
-        """Returns the shapes and layout of the state."""
-        return jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self.by_seed),
-            self.state,
-        )
+    def abstract_leaf(self, leaf: Array) -> jax.ShapeDtypeStruct:
+        """Returns the shape and layout of an array whose first axis counts the seeds."""
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self.by_seed)
 
 
 def place(
@@ -246,7 +243,7 @@ def compile_epoch(
         check_vma=False,
     )
     rows = jax.ShapeDtypeStruct(rows_shape, jnp.int32, sharding=placed.by_seed)
-    state = placed.abstract()
+    state = jax.tree.map(placed.abstract_leaf, placed.state)
     jitted = jax.jit(sharded, donate_argnums=2)
     compiled = jitted.lower(placed.data, placed.triplets, state, rows).compile()
     return lambda state, rows: compiled(placed.data, placed.triplets, state, rows)

@@ -1,12 +1,14 @@
 """The loop over epochs: resumes, watches the loss, keeps checkpoints and tells how it goes."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 from dive_jax.training.batches import Data, epoch_rows
 from dive_jax.training.checkpoints import Checkpoints, newest
@@ -28,11 +30,23 @@ History: TypeAlias = dict[str, Float[np.ndarray, "epochs seeds"]]
 Report: TypeAlias = Callable[[int, Logged], None]
 
 
+class Stopping(NamedTuple):
+    """Early stopping: every seed keeps its best epoch, and training ends when none gets better.
+
+    Attributes:
+      validate: Parameters, one tree of host arrays a seed -> a score a seed, higher is better.
+      patience: Epochs without a better score, in every seed, after which training ends.
+    """
+
+    validate: Callable[[list[Params]], Float[np.ndarray, " seeds"]]
+    patience: int
+
+
 class Trained(NamedTuple):
     """What training leaves.
 
     Attributes:
-      params: One tree of host arrays a seed.
+      params: One tree of host arrays a seed: of the last epoch, or of the best under `Stopping`.
       history: Logged values, float32 [epochs, seeds] each.
       compile_seconds: Time to compile the epoch; 0 if nothing was left to train.
       train_seconds: Time in epochs, of this process.
@@ -72,6 +86,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     checkpoint_seconds: float = 5.0,
     devices: Devices | None = None,
+    stopping: Stopping | None = None,
     report: Report | None = None,
 ) -> Trained:
     """Trains every seed, from the newest checkpoint if there is one.
@@ -84,6 +99,7 @@ def train(
       checkpoints: Where states are kept; None keeps none.
       checkpoint_seconds: Least time between two of them; the last epoch is always kept.
       devices: Devices to spread the seeds over; default all.
+      stopping: When to stop early; its scores are logged as "validation".
       report: Called after every epoch with the number of finished epochs and that epoch's logged
         values, float32 [seeds] each; called at once with a resumed run's newest epoch.
 
@@ -96,73 +112,120 @@ def train(
     """
     _check(triplets, data)
     placed = place(task, data, triplets, schedule, devices)
-    state, history = _resume(placed, checkpoints)
-    if history and report is not None:
-        report(len(history), history[-1])
+    # A copy: the epoch takes the state's own buffers over.
+    best = None if stopping is None else jax.tree.map(jnp.copy, placed.state.params)
+    run = _Run(_Kept(placed.state, best), [], checkpoints, checkpoint_seconds, stopping)
+    run.resume(placed)
+    if run.history and report is not None:
+        report(len(run.history), run.history[-1])
     began = time.perf_counter()
     compiled = began
-    if len(history) < schedule.epochs:
+    if not run.ended(schedule.epochs):
         rows = epoch_rows(schedule.seeds, 0, len(triplets.query), schedule.batch_size)
         epoch = compile_epoch(task, placed, rows.shape)
         compiled = time.perf_counter()
-        keeper = _Keeper(checkpoints, checkpoint_seconds)
-        state = _epochs(epoch, placed, schedule, state, history, keeper, report)
+        _epochs(epoch, placed, schedule, run, report)
     ended = time.perf_counter()
-    params = jax.device_get(state.params)
+    params = run.kept.state.params if stopping is None else run.kept.best
     return Trained(
-        [jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in range(len(schedule.seeds))],
-        {name: np.stack([each[name] for each in history]) for name in history[0]},
+        _by_seed(params, len(schedule.seeds)),
+        {name: np.stack([each[name] for each in run.history]) for name in run.history[0]},
         compiled - began,
         ended - compiled,
     )
 
 
-def _resume(placed: Placed, checkpoints: Checkpoints | None) -> tuple[State, list[Logged]]:
-    found = None if checkpoints is None else newest(checkpoints, placed.abstract())
-    if found is None:
-        return placed.state, []
-    return found.state, [
-        {name: np.asarray(value, np.float32) for name, value in logged.items()}
-        for logged in found.notes["history"]
-    ]
+def _by_seed(params: Params, seeds: int) -> list[Params]:
+    host = jax.device_get(params)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], host) for i in range(seeds)]
 
 
-class _Keeper:
-    """Saves a state when enough time has passed since the last."""
+@jax.jit
+def _replaced(better: Bool[Array, " seeds"], new: Params, old: Params) -> Params:
+    """Returns the new parameters of the seeds that got better, and the old of the others."""
 
-    def __init__(self, checkpoints: Checkpoints | None, seconds: float):
-        self._checkpoints = checkpoints
-        self._seconds = seconds
-        self._last = time.monotonic()
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    def __call__(self, state: State, history: list[Logged], *, last: bool) -> None:
-        if self._checkpoints is None:
+    return jax.tree.map(choose, new, old)
+
+
+class _Kept(NamedTuple):
+    """What a checkpoint holds: the state, and each seed's best parameters under `Stopping`."""
+
+    state: State
+    best: Params | None
+
+
+@dataclasses.dataclass
+class _Run:
+    """A training run under way; whether it has ended follows from its history alone."""
+
+    kept: _Kept
+    history: list[Logged]
+    checkpoints: Checkpoints | None
+    checkpoint_seconds: float
+    stopping: Stopping | None
+    saved_at: float = dataclasses.field(default_factory=time.monotonic)
+
+    def resume(self, placed: Placed) -> None:
+        """Goes on from the newest checkpoint, if there is one."""
+        like = jax.tree.map(placed.abstract_leaf, self.kept)
+        found = None if self.checkpoints is None else newest(self.checkpoints, like)
+        if found is not None:
+            self.kept = found.state
+            self.history = [
+                {name: np.asarray(value, np.float32) for name, value in logged.items()}
+                for logged in found.notes["history"]
+            ]
+
+    def ended(self, epochs: int) -> bool:
+        """Says whether all epochs are done, or no seed has got better for long enough."""
+        if len(self.history) >= epochs:
+            return True
+        if self.stopping is None or not self.history:
+            return False
+        scores = np.stack([each["validation"] for each in self.history])
+        return bool((len(scores) - 1 - np.argmax(scores, axis=0) >= self.stopping.patience).all())
+
+    def advance(self, state: State, logged: Logged, placed: Placed) -> None:
+        """Takes in an epoch, and validates it."""
+        best = self.kept.best
+        if self.stopping is not None:
+            scores = self.stopping.validate(_by_seed(state.params, len(logged["loss"])))
+            logged = logged | {"validation": np.asarray(scores, np.float32)}
+            before = [each["validation"] for each in self.history]
+            better = logged["validation"] > np.max(before, axis=0, initial=-np.inf)
+            flags = jax.device_put(better, placed.by_seed)
+            best = _replaced(flags, state.params, best)
+        self.kept = _Kept(state, best)
+        self.history.append(logged)
+
+    def save(self, *, last: bool) -> None:
+        """Writes a checkpoint if enough time has passed since the last one, or at the end."""
+        if self.checkpoints is None:
             return
-        if last or time.monotonic() - self._last >= self._seconds:
-            notes = [{name: value.tolist() for name, value in each.items()} for each in history]
-            self._checkpoints.save(len(history), state, {"history": notes})
-            self._last = time.monotonic()
+        if last or time.monotonic() - self.saved_at >= self.checkpoint_seconds:
+            notes = [
+                {name: value.tolist() for name, value in each.items()} for each in self.history
+            ]
+            self.checkpoints.save(len(notes), self.kept, {"history": notes})
+            self.saved_at = time.monotonic()
 
 
 def _epochs(
-    epoch: Epoch,
-    placed: Placed,
-    schedule: Schedule,
-    state: State,
-    history: list[Logged],
-    keep: _Keeper,
-    report: Report | None,
-) -> State:
-    """Runs the epochs that are left; `history` grows by one entry each."""
+    epoch: Epoch, placed: Placed, schedule: Schedule, run: _Run, report: Report | None
+) -> None:
+    """Runs the epochs that are left."""
     triplets = placed.triplets.query.shape[0]
-    for number in range(len(history), schedule.epochs):
+    while not run.ended(schedule.epochs):
+        number = len(run.history)
         rows = epoch_rows(schedule.seeds, number, triplets, schedule.batch_size)
         with jax.transfer_guard("disallow"):
-            state, logged = epoch(state, jax.device_put(rows, placed.by_seed))
+            state, logged = epoch(run.kept.state, jax.device_put(rows, placed.by_seed))
             logged = jax.device_get(logged)
         _check_finite(logged, schedule, number)
-        history.append(logged)
-        keep(state, history, last=number + 1 == schedule.epochs)
+        run.advance(state, logged, placed)
+        run.save(last=run.ended(schedule.epochs))
         if report is not None:
-            report(number + 1, logged)
-    return state
+            report(number + 1, run.history[-1])

@@ -1,7 +1,9 @@
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dive_jax.training.batches import epoch_rows, steps_per_epoch
+from dive_jax.training.batches import Data, Relations, epoch_rows, gather, steps_per_epoch
+from dive_jax.types import Triplets
 
 
 def test_every_triplet_once_an_epoch_and_padding_last():
@@ -23,3 +25,43 @@ def test_depends_on_seed_and_epoch_only():
 @pytest.mark.parametrize(("rows", "batch", "steps"), [(1, 128, 1), (128, 128, 1), (129, 128, 2)])
 def test_steps(rows: int, batch: int, steps: int):
     assert steps_per_epoch(rows, batch) == steps == epoch_rows([0], 0, rows, batch).shape[1]
+
+
+def relations() -> Data:
+    """Three queries, five documents; 3 and 4 are the same text; query 0 judges 1 (gain 2) and 3."""
+    judged = np.array([[1, 3], [0, -1], [-1, -1]], np.int32)
+    gains = np.array([[2, 1], [1, 0], [0, 0]], np.float32)
+    judged_text = np.array([[1, 3], [0, -1], [-1, -1]], np.int32)
+    text = np.array([0, 1, 2, 3, 3], np.int32)
+    return Data(
+        jnp.eye(3, 8), jnp.eye(5, 8), Relations(judged, gains, judged_text, text), NEIGHBOURS
+    )
+
+
+NEIGHBOURS = np.array([[1, 2], [0, 2], [0, 1], [4, 0], [3, 0]], np.int32)
+
+
+def test_gather_knows_who_is_relevant_for_whom():
+    rows = Triplets(*np.array([[0, 1, 2], [1, 0, 4], [2, 3, 1]], np.int32))
+    batch = gather(relations(), rows, jnp.array([0, 1, -1]))
+    # Documents of the batch: positives 1, 0, then the first triplet's again for the padding.
+    np.testing.assert_array_equal(batch.document_row, [1, 0, 1, 2, 3, 2])
+    np.testing.assert_array_equal(batch.gains[0], [2, 0, 2, 0, 1, 0])
+    np.testing.assert_array_equal(batch.gains[1], [0, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(batch.excluded[0], [1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(batch.mask, [True, True, False])
+    np.testing.assert_array_equal(batch.neighbours[4], jnp.eye(5, 8)[jnp.array([4, 0])])
+
+
+def test_a_twin_of_a_relevant_document_is_excluded_but_has_no_gain():
+    rows = Triplets(*np.array([[0], [1], [4]], np.int32))
+    batch = gather(relations(), rows, jnp.array([0]))
+    np.testing.assert_array_equal(batch.excluded[0], [True, True])
+    np.testing.assert_array_equal(batch.gains[0], [2, 0])
+
+
+def test_padding_of_the_judgments_matches_nothing():
+    rows = Triplets(*np.array([[2], [0], [1]], np.int32))
+    batch = gather(relations(), rows, jnp.array([0]))
+    assert not batch.excluded.any()
+    assert not batch.gains.any()

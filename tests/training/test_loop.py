@@ -14,7 +14,7 @@ from jaxtyping import Array
 from dive_jax.training.batches import Batch, Data
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.epoch import Losses, Schedule, Start, Task, seed_mesh
-from dive_jax.training.loop import Trained, train
+from dive_jax.training.loop import Stopping, Trained, train
 from dive_jax.types import InputError, TrainingError, Triplets
 
 DIM, ROWS = 6, 23
@@ -256,3 +256,74 @@ def test_an_unwritable_folder_is_an_os_error(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         Checkpoints(tmp_path / "file" / "below")
+
+
+def falling(turn: int) -> Any:
+    """A validation that gets better for `turn` epochs and then worse, and counts its calls."""
+    calls = []
+
+    def validate(params: list[Any]) -> np.ndarray:
+        calls.append([each["weight"].copy() for each in params])
+        return np.full(len(params), -abs(len(calls) - turn), np.float32)
+
+    return validate, calls
+
+
+def test_early_stopping_keeps_the_best_epoch_and_ends():
+    validate, calls = falling(3)
+    trained = train(
+        Counter().task(),
+        data(),
+        triplets(),
+        schedule(epochs=50),
+        stopping=Stopping(validate, patience=2),
+    )
+    assert len(calls) == 5
+    assert trained.history["validation"].shape == (5, 3)
+    for seed in range(3):
+        np.testing.assert_array_equal(trained.params[seed]["weight"], calls[2][seed])
+
+
+def test_each_seed_keeps_its_own_best_epoch():
+    seen = []
+
+    def validate(params: list[Any]) -> np.ndarray:
+        seen.append([each["weight"].copy() for each in params])
+        return np.array([[3, 1], [2, 5], [1, 2]][len(seen) - 1], np.float32)
+
+    two = schedule(seeds=(1, 2), epochs=3)
+    trained = train(
+        Counter().task(), data(), triplets(), two, stopping=Stopping(validate, patience=9)
+    )
+    np.testing.assert_array_equal(trained.params[0]["weight"], seen[0][0])
+    np.testing.assert_array_equal(trained.params[1]["weight"], seen[1][1])
+
+
+def test_early_stopping_resumes_with_the_same_bits(tmp_path: Path):
+    def stopping() -> Stopping:
+        return Stopping(lambda params: np.array([-abs(p["weight"]).sum() for p in params]), 2)
+
+    whole = train(Counter().task(), data(), triplets(), schedule(), stopping=stopping())
+    store = Checkpoints(tmp_path)
+    two = schedule(epochs=2)
+    train(Counter().task(), data(), triplets(), two, checkpoints=store, stopping=stopping())
+    resumed = train(
+        Counter().task(),
+        data(),
+        triplets(),
+        schedule(),
+        checkpoints=Checkpoints(tmp_path),
+        stopping=stopping(),
+    )
+    assert_same(whole, resumed)
+
+
+def test_what_is_carried_passes_from_step_to_step():
+    def loss(params: dict[str, Array], carried: Array, batch: Batch) -> Losses:
+        value = jnp.sum(params["weight"] ** 2)
+        return Losses({"size": value}, {"steps": carried}, {}, {}, carried + 1.0)
+
+    counting = Task(lambda key: Start({"weight": jnp.ones(2)}, jnp.float32(0)), loss)
+    trained = train(counting, data(), triplets(), schedule(epochs=2))
+    # 3 steps an epoch: 0, 1, 2, then 3, 4, 5.
+    np.testing.assert_allclose(trained.history["steps"], [[1.0] * 3, [4.0] * 3])
