@@ -31,7 +31,7 @@ def _define(options: type[Any], values: flags.FlagValues) -> None:
         kind, text = _kind(hints[field.name]), field.metadata["help"]
         default: Any = field.default
         if typing.get_origin(kind) is tuple:
-            default = ",".join(map(str, default))
+            default = None if default is None else ",".join(map(str, default))
             flags.DEFINE_string(field.name, default, text, flag_values=values)
         elif kind is bool:
             flags.DEFINE_bool(field.name, default, text, flag_values=values)
@@ -43,9 +43,10 @@ def _define(options: type[Any], values: flags.FlagValues) -> None:
             flags.DEFINE_string(field.name, default, text, flag_values=values)
 
 
-def _integers(name: str, text: str) -> tuple[int, ...]:
+def _several(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
+    words = [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
+        return tuple(kind(word) for word in words)
     except ValueError:
         raise InputError(
             f"--{name}: wanted whole numbers with commas between, got {text!r}"
@@ -85,8 +86,10 @@ def parse(options: type[Options], arguments: Sequence[str]) -> Options:
     hints = typing.get_type_hints(options)
     for field in dataclasses.fields(options):  # pyright: ignore[reportArgumentType]
         value: Any = values[field.name].value
-        is_tuple = typing.get_origin(_kind(hints[field.name])) is tuple
-        chosen[field.name] = _integers(field.name, value) if is_tuple else value
+        kind = _kind(hints[field.name])
+        if value is not None and typing.get_origin(kind) is tuple:
+            value = _several(field.name, value, typing.get_args(kind)[0])
+        chosen[field.name] = value
     return options(**chosen)
 
 
@@ -121,7 +124,7 @@ def configure_jax() -> None:
 def watch() -> Any:
     """Returns where a study tells how it goes: notes and progress bars on standard error."""
     from dive_jax.report.progress import Progress
-    from dive_jax.studies.experiment import Watch
+    from dive_jax.studies.cells import Watch
 
     return Watch(lambda line: print(line, file=sys.stderr, flush=True), Progress)
 

@@ -5,128 +5,16 @@ the flag names. Standard library only.
 """
 
 import dataclasses
-import math
 import os
 from dataclasses import dataclass
 from typing import Any
 
+from dive_jax.settings import Checked, setting
 from dive_jax.types import InputError
 
 
-def setting(
-    default: Any,
-    help: str,
-    *,
-    low: float | None = None,
-    above: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    result: bool = True,
-) -> Any:
-    """Declares one field: its default, its help line and what it may hold.
-
-    Args:
-      default: Value when the flag is not given.
-      help: One line, with the unit.
-      low: Least allowed value.
-      above: Value that must be exceeded.
-      high: Greatest allowed value.
-      choices: Allowed words.
-      result: Whether a change of this setting changes a run's results; a finished or interrupted
-        run refuses to continue under another value of such a setting.
-
-    Returns:
-      A dataclass field.
-    """
-    limits = {"low": low, "above": above, "high": high}
-    metadata = {"help": help, "choices": choices, "result": result, **limits}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def _wanted(metadata: Any) -> str:
-    parts = []
-    if metadata["choices"] is not None:
-        parts.append("one of " + ", ".join(metadata["choices"]))
-    if metadata["low"] is not None:
-        parts.append(f"at least {metadata['low']:.12g}")
-    if metadata["above"] is not None:
-        parts.append(f"above {metadata['above']:.12g}")
-    if metadata["high"] is not None:
-        parts.append(f"at most {metadata['high']:.12g}")
-    return " and ".join(parts)
-
-
-def _inside(value: Any, metadata: Any) -> bool:
-    if isinstance(value, str):
-        return metadata["choices"] is None or value in metadata["choices"]
-    if isinstance(value, bool):
-        return True
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    return (
-        (metadata["low"] is None or value >= metadata["low"])
-        and (metadata["above"] is None or value > metadata["above"])
-        and (metadata["high"] is None or value <= metadata["high"])
-    )
-
-
-class _Checked:
-    """Checks every field against its declared range when an instance is made."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
-            value = getattr(self, field.name)
-            if value is None:
-                continue
-            values = value if isinstance(value, tuple) else (value,)
-            if isinstance(value, tuple) and not value:
-                raise InputError(f"--{field.name}: wanted at least one value, got none")
-            if isinstance(value, tuple) and len(set(value)) != len(value):
-                raise InputError(f"--{field.name}: wanted distinct values, got {value}")
-            for each in values:
-                if not _inside(each, field.metadata):
-                    raise InputError(
-                        f"--{field.name}: wanted {_wanted(field.metadata) or 'a finite number'}, "
-                        f"got {each}"
-                    )
-
-
-def render(options: Any) -> str:
-    """Writes options as the text of a flag file; `cli.parse` of its lines gives them back."""
-    lines = []
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value is None:
-            continue
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, tuple):
-            value = ",".join(map(str, value))
-        lines.append(f"--{field.name}={value}\n")
-    return "".join(lines)
-
-
-def differences(options: Any, text: str) -> list[str]:
-    """Compares options with the flag file of an earlier run, where a change changes the results.
-
-    Args:
-      options: The options now.
-      text: What `render` gave then.
-
-    Returns:
-      One phrase for each setting that differs, such as "--dim=64 (was 128)".
-    """
-    before = dict(line[2:].split("=", 1) for line in text.splitlines() if line.startswith("--"))
-    now = dict(line[2:].split("=", 1) for line in render(options).splitlines())
-    return [
-        f"--{field.name}={now.get(field.name, '')} (was {before.get(field.name, 'unset')})"
-        for field in dataclasses.fields(options)
-        if field.metadata["result"] and now.get(field.name) != before.get(field.name)
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
-class AdapterOptions(_Checked):
+class AdapterOptions(Checked):
     """Shape and loss of the residual adapter, and how it is trained."""
 
     dim: int = setting(64, "Coordinates kept.", low=1)
@@ -139,7 +27,25 @@ class AdapterOptions(_Checked):
         "Start from the coordinates as given (the paper's) or from the principal axes.",
         choices=("given", "principal"),
     )
-    margin: float = setting(0.7, "Wanted lead of a positive, in cosine units.", above=0, high=2)
+    ranking: str = setting(
+        "triplet",
+        "Hinge on one negative a triplet (the paper's), or on all documents of the batch.",
+        choices=("triplet", "batch"),
+    )
+    margin: float | None = setting(
+        None,
+        "Wanted lead of a positive, in cosine units; default 0.7, or 0.2 with --ranking=batch.",
+        above=0,
+        high=2,
+    )
+    ranking_temperature: float = setting(
+        0.05, "Temperature of the soft maximum of --ranking=batch.", above=0
+    )
+    ranking_mode: str = setting(
+        "sum",
+        "Soft maximum of --ranking=batch: it grows with the number of negatives, or not.",
+        choices=("sum", "mean"),
+    )
     temperature: float = setting(0.1, "Temperature of the head-wise contrast.", above=0)
     view_weight: float = setting(0.01, "Weight of the head-wise contrast.", low=0)
     geometry_weight: float = setting(10.0, "Weight of the Gram distillation.", low=0)
@@ -148,16 +54,27 @@ class AdapterOptions(_Checked):
     epochs: int = setting(50, "Passes over the triplets.", low=1)
     batch_size: int = setting(128, "Triplets a step.", low=1)
 
+    @property
+    def wanted_lead(self) -> float:
+        """The margin that is used."""
+        if self.margin is not None:
+            return self.margin
+        return 0.7 if self.ranking == "triplet" else 0.2
+
     def hidden(self, full_dim: int) -> int:
         """Returns the hidden width used at an embedding width of `full_dim`."""
         if self.hidden_dim is not None:
             return self.hidden_dim
         return 2048 if full_dim >= 2048 else max(1, full_dim // 2)
 
-    def check_width(self, full_dim: int) -> None:
-        """Raises `InputError` if `dim * heads` columns do not fit into `full_dim`."""
+    def check_dim(self, full_dim: int) -> None:
+        """Raises `InputError` if `dim` columns do not fit into `full_dim`."""
         if self.dim > full_dim:
             raise InputError(f"--dim: wanted at most the full width {full_dim}, got {self.dim}")
+
+    def check_width(self, full_dim: int) -> None:
+        """Raises `InputError` if `dim * heads` columns do not fit into `full_dim`."""
+        self.check_dim(full_dim)
         if self.dim * self.heads > full_dim:
             raise InputError(
                 f"--dim and --heads: wanted dim * heads <= the full width {full_dim}, got "
@@ -166,7 +83,7 @@ class AdapterOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TripletOptions(_Checked):
+class TripletOptions(Checked):
     """Which training rows are made of the judgments."""
 
     negatives: str = setting(
@@ -179,7 +96,7 @@ class TripletOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions(_Checked):
+class SourceOptions(Checked):
     """Where texts, judgments and vectors come from."""
 
     dataset: str = setting("python_docs", "Folder under the data root, or python_docs (built in).")
@@ -197,7 +114,7 @@ class SourceOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitOptions(_Checked):
+class SplitOptions(Checked):
     """Which queries train, validate and test."""
 
     judgments: str = setting(
@@ -219,7 +136,7 @@ class SplitOptions(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComputeOptions(_Checked):
+class ComputeOptions(Checked):
     """Memory bounds and pace; none changes a result."""
 
     chunk_rows: int = setting(
@@ -248,11 +165,29 @@ class TrainOptions(ComputeOptions, AdapterOptions, TripletOptions, SplitOptions,
         name = f"{self.dataset.replace('/', '_')}-{self.encoder}-{self.dim}"
         return self.run_dir or f"runs/{name}" + ("-smoke" if self.smoke else "")
 
-    def effective(self) -> "TrainOptions":
-        """Returns the options that are run: those of `--smoke` are cut down."""
+    def effective(self) -> Any:
+        """Returns the options that are run, of the same class: those of `--smoke` are cut down."""
         if not self.smoke:
             return self
         return dataclasses.replace(self, epochs=min(self.epochs, 2), seeds=self.seeds[:2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(TrainOptions):
+    """Options of `python -m dive_jax.compare`."""
+
+    methods: tuple[str, ...] | None = setting(None, "Methods to compare; default all.")
+    datasets: tuple[str, ...] | None = setting(
+        None, "Datasets to compare on, with commas between; default --dataset alone."
+    )
+
+    @property
+    def folder(self) -> str:
+        """The comparison's folder."""
+        if self.run_dir:
+            return self.run_dir
+        names = "-".join(self.datasets or (self.dataset,)).replace("/", "_")
+        return f"runs/compare-{names}-{self.encoder}-{self.dim}" + ("-smoke" if self.smoke else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dive_jax import cli
-from dive_jax.options import CompressOptions, EvaluateOptions, TrainOptions, differences, render
+from dive_jax.options import CompareOptions, CompressOptions, EvaluateOptions, TrainOptions
+from dive_jax.settings import differences, render
 from dive_jax.types import InputError, TrainingError
 
 LAUNCH = Path(__file__).parents[1] / "launch"
@@ -48,7 +49,8 @@ def test_rendered_options_are_a_flag_file(tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: path.stem)
 def test_every_launch_file_parses_and_says_what_it_is(path: Path):
-    assert cli.parse(TrainOptions, [f"--flagfile={path}"]).dataset
+    options = CompareOptions if path.stem == "compare" else TrainOptions
+    assert cli.parse(options, [f"--flagfile={path}"]).dataset
     comment = [line for line in path.read_text().splitlines() if line.startswith("#")]
     assert len(comment) >= 3
     assert any("Needs:" in line for line in comment)
@@ -71,6 +73,12 @@ def test_all_launch_files_are_there():
 def test_flags_after_a_flag_file_win():
     path = LAUNCH / "scifact.flags"
     assert cli.parse(TrainOptions, [f"--flagfile={path}", "--dim=64"]).dim == 64
+
+
+def test_lists_of_words_parse_and_render():
+    options = CompareOptions(methods=("pca", "dive"), datasets=("a", "b/c"))
+    assert cli.parse(CompareOptions, render(options).splitlines()) == options
+    assert cli.parse(CompareOptions, []).methods is None
 
 
 def test_differences_name_flags_that_change_results_only():
@@ -170,9 +178,19 @@ def test_a_traceback_can_be_asked_for(monkeypatch: pytest.MonkeyPatch):
         cli.main("train", "", TrainOptions, work, [])
 
 
-@pytest.mark.parametrize("options", [TrainOptions, EvaluateOptions, CompressOptions])
+@pytest.mark.parametrize(
+    "options", [TrainOptions, EvaluateOptions, CompressOptions, CompareOptions]
+)
 def test_help_lists_every_flag(options: type, capsys: pytest.CaptureFixture[str]):
     assert cli.main("x", "About.", options, lambda _: None, ["--help"]) == 0
     shown = capsys.readouterr().out
     for name in options.__dataclass_fields__:
         assert f"--{name}" in shown
+
+
+def test_smoke_cuts_a_run_down_and_says_so_in_its_folder():
+    options = TrainOptions(smoke=True)
+    assert (options.effective().epochs, options.effective().seeds) == (2, (2027, 2028))
+    assert options.folder.endswith("-smoke")
+    assert TrainOptions(smoke=True, epochs=1).effective().epochs == 1
+    assert TrainOptions().effective() == TrainOptions()

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from dive_jax.files import write_json, write_text
-from dive_jax.options import differences, render
+from dive_jax.settings import differences, render
 from dive_jax.types import InputError
 
 _LOCK = ".lock"
