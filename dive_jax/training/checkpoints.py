@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,22 +13,29 @@ from dive_jax.types import InputError
 _KEPT = 2
 
 
+class ForeignError(InputError):
+    """A checkpoint of another encoder or other vectors: older ones are no better."""
+
+
 class Checkpoints:
     """Training states under a folder, numbered by finished epochs.
 
     Args:
       folder: Where they lie; made when missing.
+      about: What the states belong to, such as the encoder and its fingerprint; kept in each of
+        them, and a state of something else is refused.
 
     Raises:
       OSError: If the folder cannot be made or written.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, about: Mapping[str, Any] | None = None):
         logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells every step it takes
         options = ocp.CheckpointManagerOptions(
             max_to_keep=_KEPT, enable_async_checkpointing=False, create=True
         )
         self._folder = folder
+        self._about = dict(about or {})
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, epochs: int, state: Any, notes: Any) -> None:
@@ -38,8 +46,9 @@ class Checkpoints:
           state: A tree of arrays.
           notes: Anything JSON holds, kept beside the state.
         """
+        kept = {"about": self._about, "notes": notes}
         items = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), notes=ocp.args.JsonSave(notes)
+            state=ocp.args.StandardSave(state), notes=ocp.args.JsonSave(kept)
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -62,6 +71,7 @@ class Checkpoints:
 
         Raises:
           InputError: If the checkpoint is damaged or of another structure.
+          ForeignError: If it belongs to something else than `about` says.
         """
         try:
             with warnings.catch_warnings():
@@ -72,13 +82,23 @@ class Checkpoints:
                         state=ocp.args.StandardRestore(like), notes=ocp.args.JsonRestore()
                     ),
                 )
-                return items["state"], items["notes"]
+                state, kept = items["state"], items["notes"]
         except Exception as error:
             first = str(error).strip().splitlines()[:1] or [type(error).__name__]
             raise InputError(
                 f"{self._folder / str(epochs)}: this checkpoint cannot be read ({first[0][:200]}); "
                 "remove that folder to start from what is left"
             ) from error
+        self._check(kept["about"], self._folder / str(epochs))
+        return state, kept["notes"]
+
+    def _check(self, about: Mapping[str, Any], where: Path) -> None:
+        for name, wanted in self._about.items():
+            if (got := about.get(name)) != wanted:
+                raise ForeignError(
+                    f"{where}: this checkpoint belongs to {name} {str(got)[:24]}, not to "
+                    f"{str(wanted)[:24]}; name another --run_dir"
+                )
 
     def remove(self, epochs: int) -> None:
         """Deletes one state."""
@@ -115,6 +135,8 @@ def newest(checkpoints: Checkpoints, like: Any) -> Restored | None:
     for epochs in at_hand:
         try:
             state, notes = checkpoints.restore(epochs, like)
+        except ForeignError:
+            raise
         except InputError as error:
             if epochs == at_hand[-1]:
                 raise

@@ -185,6 +185,7 @@ def place(
     triplets: Triplets,
     schedule: Schedule,
     devices: Devices | None,
+    start: Sequence[Params] | None = None,
 ) -> Placed:
     """Makes every seed's start and sends the vectors across, once.
 
@@ -194,17 +195,20 @@ def place(
       triplets: Rows of `data`.
       schedule: Seeds and AdamW's settings.
       devices: Devices to spread the seeds over; default all.
+      start: Parameters that each seed starts from; default the task's own.
     """
     mesh = seed_mesh(len(schedule.seeds), devices)
     by_seed = NamedSharding(mesh, PartitionSpec(_SEED))
     optimiser = (task.optimiser or adamw)(schedule)
 
-    def start(seed: UInt[Array, ""]) -> State:
+    def begin(seed: UInt[Array, ""], given: Params | None) -> State:
         params, carried = task.init(jax.random.key(seed))
+        params = params if given is None else given
         return State(params, carried, optimiser.init(params))
 
-    seeds = jax.device_put(np.asarray(schedule.seeds, np.uint32), by_seed)
-    state = jax.jit(jax.vmap(start), out_shardings=by_seed)(seeds)
+    given = None if start is None else jax.tree.map(lambda *each: np.stack(each), *start)
+    seeds, given = jax.device_put((np.asarray(schedule.seeds, np.uint32), given), by_seed)
+    state = jax.jit(jax.vmap(begin), out_shardings=by_seed)(seeds, given)
     everywhere = NamedSharding(mesh, PartitionSpec())
     vectors, rows = jax.device_put((data, triplets), everywhere)
     return Placed(mesh, optimiser, vectors, rows, state)

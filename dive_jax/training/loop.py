@@ -2,8 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from dive_jax.training.epoch import (
     Params,
     Placed,
     Schedule,
+    Start,
     State,
     Task,
     compile_epoch,
@@ -47,12 +48,14 @@ class Trained(NamedTuple):
 
     Attributes:
       params: One tree of host arrays a seed: of the last epoch, or of the best under `Stopping`.
+      carried: What was carried, one tree of host arrays a seed: as the same epoch left it.
       history: Logged values, float32 [epochs, seeds] each.
       compile_seconds: Time to compile the epoch; 0 if nothing was left to train.
       train_seconds: Time in epochs, of this process.
     """
 
     params: list[Params]
+    carried: list[Any]
     history: History
     compile_seconds: float
     train_seconds: float
@@ -86,6 +89,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     checkpoint_seconds: float = 5.0,
     devices: Devices | None = None,
+    start: Sequence[Params] | None = None,
     stopping: Stopping | None = None,
     report: Report | None = None,
 ) -> Trained:
@@ -99,6 +103,8 @@ def train(
       checkpoints: Where states are kept; None keeps none.
       checkpoint_seconds: Least time between two of them; the last epoch is always kept.
       devices: Devices to spread the seeds over; default all.
+      start: Parameters that each seed starts from, one tree a seed; default the task's own. A
+        resumed run goes on from its checkpoint.
       stopping: When to stop early; its scores are logged as "validation".
       report: Called after every epoch with the number of finished epochs and that epoch's logged
         values, float32 [seeds] each; called at once with a resumed run's newest epoch.
@@ -111,9 +117,10 @@ def train(
       TrainingError: If a loss is not finite; names the epoch and the seed.
     """
     _check(triplets, data)
-    placed = place(task, data, triplets, schedule, devices)
+    placed = place(task, data, triplets, schedule, devices, start)
     # A copy: the epoch takes the state's own buffers over.
-    best = None if stopping is None else jax.tree.map(jnp.copy, placed.state.params)
+    begun = Start(placed.state.params, placed.state.carried)
+    best = None if stopping is None else jax.tree.map(jnp.copy, begun)
     run = _Run(_Kept(placed.state, best), [], checkpoints, checkpoint_seconds, stopping)
     run.resume(placed)
     if run.history and report is not None:
@@ -126,23 +133,24 @@ def train(
         compiled = time.perf_counter()
         _epochs(epoch, placed, schedule, run, report)
     ended = time.perf_counter()
-    params = run.kept.state.params if stopping is None else run.kept.best
+    end = run.kept.state if run.kept.best is None else run.kept.best
     return Trained(
-        _by_seed(params, len(schedule.seeds)),
+        _by_seed(end.params, len(schedule.seeds)),
+        _by_seed(end.carried, len(schedule.seeds)),
         {name: np.stack([each[name] for each in run.history]) for name in run.history[0]},
         compiled - began,
         ended - compiled,
     )
 
 
-def _by_seed(params: Params, seeds: int) -> list[Params]:
-    host = jax.device_get(params)
+def _by_seed(tree: Any, seeds: int) -> list[Any]:
+    host = jax.device_get(tree)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], host) for i in range(seeds)]
 
 
 @jax.jit
-def _replaced(better: Bool[Array, " seeds"], new: Params, old: Params) -> Params:
-    """Returns the new parameters of the seeds that got better, and the old of the others."""
+def _replaced(better: Bool[Array, " seeds"], new: Start, old: Start) -> Start:
+    """Returns what is new of the seeds that got better, and the old of the others."""
 
     def choose(new: Array, old: Array) -> Array:
         return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
@@ -151,10 +159,10 @@ def _replaced(better: Bool[Array, " seeds"], new: Params, old: Params) -> Params
 
 
 class _Kept(NamedTuple):
-    """What a checkpoint holds: the state, and each seed's best parameters under `Stopping`."""
+    """What a checkpoint holds: the state, and where each seed was best under `Stopping`."""
 
     state: State
-    best: Params | None
+    best: Start | None
 
 
 @dataclasses.dataclass
@@ -197,7 +205,7 @@ class _Run:
             before = [each["validation"] for each in self.history]
             better = logged["validation"] > np.max(before, axis=0, initial=-np.inf)
             flags = jax.device_put(better, placed.by_seed)
-            best = _replaced(flags, state.params, best)
+            best = _replaced(flags, Start(state.params, state.carried), best)
         self.kept = _Kept(state, best)
         self.history.append(logged)
 

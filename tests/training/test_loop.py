@@ -327,3 +327,60 @@ def test_what_is_carried_passes_from_step_to_step():
     trained = train(counting, data(), triplets(), schedule(epochs=2))
     # 3 steps an epoch: 0, 1, 2, then 3, 4, 5.
     np.testing.assert_allclose(trained.history["steps"], [[1.0] * 3, [4.0] * 3])
+
+
+def stepping() -> Task:
+    """A task whose carried value counts the steps, beside a weight that moves with them."""
+
+    def loss(params: dict[str, Array], carried: dict[str, Array], batch: Batch) -> Losses:
+        value = jnp.sum(params["weight"])
+        return Losses({"size": value}, {}, {}, {}, {"steps": carried["steps"] + 1.0})
+
+    def start(key: Array) -> Start:
+        return Start({"weight": jnp.ones(2)}, {"steps": jnp.float32(0)})
+
+    return Task(start, loss)
+
+
+def test_what_is_carried_is_left_at_the_end_and_after_a_resume(tmp_path: Path):
+    trained = train(
+        stepping(), data(), triplets(), schedule(epochs=2), checkpoints=Checkpoints(tmp_path)
+    )
+    assert [each["steps"] for each in trained.carried] == [6.0] * 3
+    resumed = train(stepping(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path))
+    assert [each["steps"] for each in resumed.carried] == [12.0] * 3
+    assert train(Counter().task(), data(), triplets(), schedule(epochs=1)).carried == [()] * 3
+
+
+def test_what_is_carried_is_that_of_the_best_epoch():
+    scores = iter(np.array([[3, 1], [2, 5], [1, 2]], np.float32))
+    two = schedule(seeds=(1, 2), epochs=3)
+    stopping = Stopping(lambda _: next(scores), patience=9)
+    trained = train(stepping(), data(), triplets(), two, stopping=stopping)
+    assert [each["steps"] for each in trained.carried] == [3.0, 6.0]
+    first, second = (each["weight"] for each in trained.params)
+    assert (first > second).all()
+
+
+def test_each_seed_starts_where_it_is_told():
+    first = train(Counter().task(), data(), triplets(), schedule(epochs=1))
+    still = schedule(epochs=1)._replace(learning_rate=1e-30)
+    after = train(Counter().task(), data(), triplets(), still, start=first.params)
+    for one, other in zip(first.params, after.params, strict=True):
+        np.testing.assert_array_equal(one["weight"], other["weight"])
+    assert abs(first.params[0]["weight"] - first.params[1]["weight"]).max() > 0.1
+
+
+def test_a_checkpoint_of_other_vectors_is_refused(tmp_path: Path):
+    mine, other = {"vectors": "a" * 64}, {"vectors": "b" * 64}
+    store = Checkpoints(tmp_path, mine)
+    train(Counter().task(), data(), triplets(), schedule(epochs=2), checkpoints=store)
+    with pytest.raises(InputError, match=r"belongs to vectors a+, not to b+; name another"):
+        train(
+            Counter().task(),
+            data(),
+            triplets(),
+            schedule(),
+            checkpoints=Checkpoints(tmp_path, other),
+        )
+    train(Counter().task(), data(), triplets(), schedule(), checkpoints=Checkpoints(tmp_path, mine))
