@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dive_jax import safetensors
+from dive_jax import forms, safetensors
 from dive_jax.files import to_json
 from dive_jax.types import InputError
 
@@ -38,18 +38,6 @@ _KINDS = {
     "about": dict,
     "sha256": str,
 }
-# What each form holds: arrays with their axes by name, "?" after one that may be missing.
-_FORMS: dict[str, dict[str, tuple[str, ...]]] = {
-    "prefix": {},
-    "linear": {"weight": ("dim", "full_dim"), "offset?": ("dim",)},
-    "residual": {
-        "hidden_weight": ("hidden", "full_dim"),
-        "hidden_bias": ("hidden",),
-        "out_weight": ("dim", "hidden"),
-        "out_bias": ("dim",),
-        "base?": ("dim", "full_dim"),
-    },
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +45,9 @@ class Artefact:
     """A fitted method: what it computes, with which arrays, for vectors of which encoder.
 
     Attributes:
-      form: "prefix" (the first dim coordinates), "linear" (weight x + offset) or "residual" (base x
-        + out_weight relu(hidden_weight x + hidden_bias) + out_bias). Offset and base may be
-        missing: 0, and the first dim coordinates.
-      arrays: Weights [out, in], biases and offset [out]; float16, float32 or float64.
+      form: "prefix", "linear", "residual", "mlp" or "chain"; `dive_jax.forms` says what each is.
+      arrays: Weights [out, in], biases and offset [out]; float16, float32 or float64. Coordinates
+        that a chain keeps; int32.
       meta: format_version (1), method, sides ("both", "query", "document"), dim, full_dim,
         normalized (are results divided by their length?), encoder and fingerprint ("" if unknown),
         and free keys under about. Reading adds form and sha256 (of the arrays' file).
@@ -137,15 +124,11 @@ def apply(artefact: Artefact, x: np.ndarray) -> np.ndarray:
     dim, full_dim = artefact.meta["dim"], artefact.meta["full_dim"]
     if x.ndim != 2 or x.shape[1] != full_dim or x.dtype.kind != "f":
         raise InputError(f"vectors: wanted floats [rows, {full_dim}], got {x.dtype} {x.shape}")
-    x = x.astype(np.float32)
-    arrays = {name: np.asarray(each, np.float32) for name, each in artefact.arrays.items()}
-    if artefact.form == "linear":
-        z = x @ arrays["weight"].T + arrays.get("offset", np.float32(0))
-    else:
-        z = x @ arrays["base"].T if "base" in arrays else x[:, :dim]
-    if artefact.form == "residual":
-        hidden = np.maximum(x @ arrays["hidden_weight"].T + arrays["hidden_bias"], 0)
-        z = z + (hidden @ arrays["out_weight"].T + arrays["out_bias"])
+    arrays = {
+        name: np.asarray(each, np.float32) if each.dtype.kind == "f" else each
+        for name, each in artefact.arrays.items()
+    }
+    z = forms.mapped(artefact.form, arrays, x.astype(np.float32), dim, dot=np.matmul)
     if artefact.meta["normalized"]:
         length = np.linalg.norm(z, axis=1, keepdims=True)
         z = z / np.where(length < 1e-12, np.float32(np.inf), length)
@@ -195,7 +178,7 @@ def _check_meta(meta: dict[str, Any]) -> None:
             raise InputError(f"{key}: wanted a value of type {_KINDS[key].__name__}, got {got}")
     for key, allowed in (
         ("format_version", (FORMAT_VERSION,)),
-        ("form", tuple(_FORMS)),
+        ("form", forms.FORMS),
         ("sides", _SIDES),
     ):
         if meta[key] not in allowed:
@@ -207,24 +190,7 @@ def _check_meta(meta: dict[str, Any]) -> None:
 
 
 def _check_arrays(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that exactly the arrays of the form are there, and that their axes fit together."""
-    axes_of = {name.rstrip("?"): axes for name, axes in _FORMS[meta["form"]].items()}
-    needed = _FORMS[meta["form"]].keys() & axes_of.keys()
-    if not needed <= arrays.keys() <= axes_of.keys():
-        raise InputError(
-            f"form {meta['form']!r}: wanted the arrays {sorted(needed)}, perhaps "
-            f"{sorted(axes_of.keys() - needed)}, got {short(sorted(arrays))}"
-        )
-    sizes = {"dim": meta["dim"], "full_dim": meta["full_dim"]}
-    for name in (name for name in axes_of if name in arrays):
-        axes, values = axes_of[name], arrays[name]
-        for axis, size in zip(axes, values.shape, strict=False):
-            sizes.setdefault(axis, size)
-        if values.dtype.kind != "f" or values.shape != tuple(sizes.get(axis) for axis in axes):
-            wanted = ", ".join(f"{axis} {sizes.get(axis, '')}".strip() for axis in axes)
-            raise InputError(
-                f"array {name!r}: wanted floats [{wanted}], got {values.dtype} {values.shape}"
-            )
+    forms.check(meta["form"], arrays, dim=meta["dim"], full_dim=meta["full_dim"])
 
 
 @contextlib.contextmanager

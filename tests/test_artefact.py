@@ -45,6 +45,30 @@ def residual(base=False):
     return arrays | ({"base": normal(5, DIM, FULL)} if base else {})
 
 
+def mlp(*hidden):
+    widths = (FULL, *hidden, DIM)
+    arrays = {}
+    for t in range(len(widths) - 1):
+        arrays[f"weight_{t}"] = normal(10 + t, widths[t + 1], widths[t])
+        arrays[f"bias_{t}"] = normal(20 + t, widths[t + 1])
+    return arrays
+
+
+def stage(t, width, hidden, kept):
+    return {
+        f"hidden_weight_{t}": normal(30 + t, hidden, width),
+        f"hidden_bias_{t}": normal(40 + t, hidden),
+        f"out_weight_{t}": normal(50 + t, width, hidden),
+        f"out_bias_{t}": normal(60 + t, width),
+        f"kept_{t}": np.array(kept, np.int32),
+    }
+
+
+def chain():
+    """Six coordinates to four to three; the stages have hidden widths of their own."""
+    return stage(0, FULL, 5, [0, 2, 3, 5]) | stage(1, 4, 2, [1, 2, 3])
+
+
 FORMS = {
     "prefix": Artefact("prefix", {}, meta(method="truncate")),
     "linear": Artefact("linear", {"weight": normal(6, DIM, FULL)}, meta(method="pca")),
@@ -53,6 +77,10 @@ FORMS = {
     ),
     "residual": Artefact("residual", residual(), meta()),
     "residual with base": Artefact("residual", residual(base=True), meta()),
+    "mlp of one layer": Artefact("mlp", mlp(), meta()),
+    "mlp": Artefact("mlp", mlp(7, 4), meta(method="dive_mlp")),
+    "chain of one stage": Artefact("chain", stage(0, FULL, 4, [1, 4, 5]), meta()),
+    "chain": Artefact("chain", chain(), meta(method="smec")),
     "not normalised": Artefact("linear", {"weight": normal(6, DIM, FULL)}, meta(normalized=False)),
 }
 
@@ -78,6 +106,22 @@ def expected(artefact, row):
             z[i] + a["out_bias"][i] + sum(a["out_weight"][i, r] * h[r] for r in range(HIDDEN))
             for i in range(DIM)
         ]
+    t = 0
+    while f"weight_{t}" in a:
+        before = row if t == 0 else [max(0.0, each) for each in z]
+        w, b = a[f"weight_{t}"], a[f"bias_{t}"]
+        z = [b[i] + sum(w[i, j] * x for j, x in enumerate(before)) for i in range(len(w))]
+        t += 1
+    while f"kept_{t}" in a:
+        x = row if t == 0 else z
+        w, b = a[f"hidden_weight_{t}"], a[f"hidden_bias_{t}"]
+        h = [
+            max(0.0, b[r] + sum(w[r, j] * each for j, each in enumerate(x))) for r in range(len(w))
+        ]
+        w, b = a[f"out_weight_{t}"], a[f"out_bias_{t}"]
+        y = [each + b[i] + sum(w[i, r] * h[r] for r in range(len(h))) for i, each in enumerate(x)]
+        z = [y[int(i)] for i in a[f"kept_{t}"]]
+        t += 1
     length = sum(each**2 for each in z) ** 0.5
     return np.array(z) / length if artefact.meta["normalized"] else np.array(z)
 
@@ -262,6 +306,64 @@ UNSOUND = {
         ),
         "array 'hidden_bias': wanted at least one value",
     ),
+    "no layer": (Artefact("mlp", {}, meta()), r"wanted the arrays \['bias_0', 'weight_0'\]"),
+    "a layer's width": (
+        Artefact("mlp", mlp(7) | {"weight_1": np.ones((DIM, 8))}, meta()),
+        r"array 'weight_1': wanted floats \[dim 3, width_1 7\], got float64 \(3, 8\)",
+    ),
+    "last layer's width": (
+        Artefact("mlp", mlp(7) | {"weight_1": np.ones((4, 7)), "bias_1": np.ones(4)}, meta()),
+        r"array 'weight_1': wanted floats \[dim 3, width_1 7\]",
+    ),
+    "a layer left out": (
+        Artefact("mlp", {k: v for k, v in mlp(7, 4).items() if "_1" not in k}, meta()),
+        "form 'mlp': wanted the arrays",
+    ),
+    "a layer's bias": (
+        Artefact("mlp", {k: v for k, v in mlp(7).items() if k != "bias_0"}, meta()),
+        "form 'mlp': wanted the arrays",
+    ),
+    "another name for a layer": (
+        Artefact("mlp", mlp() | {"weight_00": np.ones((DIM, DIM))}, meta()),
+        "form 'mlp': wanted the arrays",
+    ),
+    "a layer of whole numbers": (
+        Artefact("mlp", mlp() | {"weight_0": np.ones((DIM, FULL), np.int32)}, meta()),
+        "array 'weight_0': wanted floats",
+    ),
+    "no stage": (Artefact("chain", {}, meta()), "form 'chain': wanted the arrays"),
+    "a stage left out": (
+        Artefact("chain", chain() | stage(3, 3, 2, [0, 1, 2]), meta()),
+        "form 'chain': wanted the arrays",
+    ),
+    "too many kept": (
+        Artefact("chain", chain() | {"kept_1": np.arange(4, dtype=np.int32)}, meta()),
+        r"array 'kept_1': wanted int32 \[dim 3\], got int32 \(4,\)",
+    ),
+    "a stage's width": (
+        Artefact("chain", chain() | {"kept_0": np.arange(5, dtype=np.int32)}, meta()),
+        "array 'out_bias_1': wanted|array 'hidden_weight_1': wanted",
+    ),
+    "a stage's hidden width": (
+        Artefact("chain", chain() | {"hidden_bias_1": np.ones(3)}, meta()),
+        "array 'hidden_bias_1': wanted",
+    ),
+    **{
+        f"kept {kept}": (
+            Artefact("chain", chain() | {"kept_1": np.array(kept, dtype)}, meta()),
+            message,
+        )
+        for kept, dtype, message in (
+            ([1, 2, 4], np.int32, r"array 'kept_1': wanted ascending coordinates of 0 to 3"),
+            ([-1, 0, 1], np.int32, r"wanted ascending coordinates of 0 to 3, .* got \[-1, 0, 1\]"),
+            ([1, 1, 2], np.int32, "wanted ascending coordinates"),
+            ([2, 1, 3], np.int32, "wanted ascending coordinates"),
+            ([3, -(2**31), 3], np.int32, "wanted ascending coordinates"),
+            ([0, 1, 2], np.int64, r"array 'kept_1': wanted int32 \[dim 3\], got int64"),
+            ([0.0, 1.0, 2.0], np.float32, "wanted int32"),
+            ([[0, 1, 2]], np.int32, "wanted int32"),
+        )
+    },
     "NaN": (Artefact("linear", {"weight": np.full((3, 6), np.nan)}, meta()), "wanted values that"),
     "pickled": (Artefact("linear", {"weight": np.full((3, 6), None)}, meta()), "got object"),
     "about NaN": (Artefact("prefix", {}, meta(about={"x": np.nan})), "about: cannot be written"),
@@ -383,6 +485,29 @@ def test_a_strangers_arrays_are_refused_by_name(folder, data, message):
         load(folder)
     assert str(caught.value).startswith(f"{folder}/adapter.safetensors: ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (chain() | {"kept_0": np.array([0, 2, 3, 6], np.int32)}, "ascending coordinates of 0 to 5"),
+        (chain() | {"kept_0": np.array([0, 3, 2, 5], np.int32)}, "ascending coordinates"),
+        (chain() | {"kept_0": np.array([0, 2, 3, 5])}, r"wanted int32 \[width_1 4\], got int64"),
+        (chain() | {"out_weight_0": normal(1, FULL, 4)}, r"\[full_dim 6, hidden_0 5\], got"),
+        (chain() | {"more": normal(1, 2)}, "form 'chain': wanted the arrays"),
+        ({f"kept_{t}": np.zeros(1, np.int32) for t in range(3000)}, "wanted the arrays"),
+        (mlp(7), "form 'chain': wanted the arrays"),
+    ],
+)
+def test_a_strangers_chain_is_refused_by_name(tmp_path, arrays, message):
+    save(FORMS["chain"], tmp_path / "adapter")
+    exchange(tmp_path / "adapter", safetensors.encode(arrays))
+    with pytest.raises(InputError, match=message) as caught:
+        load(tmp_path / "adapter")
+    told = str(caught.value)
+    assert told.startswith(f"{tmp_path}/adapter/adapter.safetensors: ")
+    assert "\n" not in told
+    assert len(told) < len(str(tmp_path)) + 400
 
 
 def test_one_changed_bit_is_noticed(folder):

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dive_jax import artefact as files
+from dive_jax import forms
 from dive_jax.artefact import Artefact
+from dive_jax.data.judgments import Judgments
 from dive_jax.numerics.vectors import unit
 from dive_jax.options import AdapterOptions
 from dive_jax.training.checkpoints import Checkpoints
@@ -31,6 +33,7 @@ class Material(NamedTuple):
       triplets: Rows of `vectors`; may be empty for methods that need no judgments.
       encoder: Name of the encoder.
       fingerprint: Fingerprint of the encoder.
+      judgments: Who is relevant for whom, for methods that rank the whole batch; None if unknown.
       about: What else an artefact tells of its origin, such as the dataset.
     """
 
@@ -39,6 +42,7 @@ class Material(NamedTuple):
     encoder: str
     fingerprint: str
     about: dict[str, Any]
+    judgments: Judgments | None = None
 
     @property
     def full_dim(self) -> int:
@@ -66,14 +70,14 @@ class Fitting(NamedTuple):
     Attributes:
       seeds: Seeds to train side by side; methods without chance ignore them.
       chunk_rows: Vectors held at once while streaming over the documents.
-      checkpoints: Makes the store of training states, when there is training to do.
+      checkpoints: Makes the store of training states, of one stage where a method has several.
       checkpoint_seconds: Least time between two checkpoints.
       report: Called after every epoch.
     """
 
     seeds: tuple[int, ...] = (2027,)
     chunk_rows: int = _ROWS
-    checkpoints: Callable[[], Checkpoints] | None = None
+    checkpoints: Callable[..., Checkpoints] | None = None
     checkpoint_seconds: float = 5.0
     report: Report | None = None
 
@@ -94,12 +98,8 @@ class Fitted(NamedTuple):
     train_seconds: float = 0.0
 
 
-class Fit(Protocol):
-    """Fits a method."""
-
-    def __call__(self, material: Material, options: AdapterOptions, fitting: Fitting) -> Fitted:
-        """Fits the method; raises `InputError` for an impossible width."""
-        ...
+Fit: TypeAlias = Callable[[Material, AdapterOptions, Fitting], Fitted]
+"""Fits a method; raises `InputError` for an impossible width."""
 
 
 class Method(NamedTuple):
@@ -128,15 +128,7 @@ def _map(
     scaled = vectors / jnp.where(peaks > 0, peaks, 1)[:, None]  # no square overflows or vanishes
     vectors = unit(scaled)
     dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-    if form == "linear":
-        out = dot(vectors, arrays["weight"].T)
-        if "offset" in arrays:
-            out = out + arrays["offset"][None, :]
-    else:
-        out = dot(vectors, arrays["base"].T) if "base" in arrays else vectors[:, :dim]
-    if form == "residual":
-        hidden = dot(vectors, arrays["hidden_weight"].T) + arrays["hidden_bias"][None, :]
-        out = out + dot(jax.nn.relu(hidden), arrays["out_weight"].T) + arrays["out_bias"][None, :]
+    out = forms.mapped(form, arrays, vectors, dim, dot=dot)
     return (unit(out) if normalized else out), peaks
 
 

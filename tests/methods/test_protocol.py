@@ -5,7 +5,7 @@ import pytest
 
 from dive_jax.artefact import Artefact, apply
 from dive_jax.methods.protocol import Compressor
-from dive_jax.methods.registry import METHODS, find
+from dive_jax.methods.registry import MAIN, METHODS, find
 from dive_jax.types import InputError
 
 RNG = np.random.default_rng(0)
@@ -31,12 +31,32 @@ RESIDUAL = {
     "out_weight": array(3, 5),
     "out_bias": array(3),
 }
+MLP = {
+    "weight_0": array(5, 8),
+    "bias_0": array(5),
+    "weight_1": array(3, 5),
+    "bias_1": array(3),
+}
+
+
+def stage(t: int, width: int, hidden: int, kept: list[int]) -> dict[str, np.ndarray]:
+    return {
+        f"hidden_weight_{t}": array(hidden, width),
+        f"hidden_bias_{t}": array(hidden),
+        f"out_weight_{t}": array(width, hidden),
+        f"out_bias_{t}": array(width),
+        f"kept_{t}": np.array(kept, np.int32),
+    }
+
+
 FORMS = {
     "prefix": ("prefix", {}),
     "linear": ("linear", {"weight": array(3, 8)}),
     "linear with offset": ("linear", {"weight": array(3, 8), "offset": array(3)}),
     "residual": ("residual", RESIDUAL),
     "residual on a basis": ("residual", RESIDUAL | {"base": array(3, 8)}),
+    "mlp": ("mlp", MLP),
+    "chain": ("chain", stage(0, 8, 6, [0, 2, 3, 7]) | stage(1, 4, 2, [1, 2, 3])),
 }
 VECTORS = array(21, 8) * 5
 
@@ -118,6 +138,6 @@ def test_an_adapter_of_one_side_refuses_the_other():
 
 
 def test_unknown_methods_are_named():
-    with pytest.raises(InputError, match="wanted one of frozen, truncate, pca, dive"):
+    with pytest.raises(InputError, match="wanted one of frozen, truncate, random_projection, pca"):
         find("magic")
-    assert set(METHODS) == {"frozen", "truncate", "pca", "dive"}
+    assert set(MAIN) <= set(METHODS)
