@@ -8,6 +8,8 @@ import numpy as np
 
 from dive_jax.data.arrays import check_rows
 from dive_jax.data.beir import text_digest
+from dive_jax.data.judgments import make_judgments
+from dive_jax.data.qrels import judged
 from dive_jax.data.triplets import make_triplets
 from dive_jax.methods.protocol import Compressor, Fitting, Material
 from dive_jax.methods.registry import find
@@ -122,37 +124,38 @@ def fit(
     if vectors.query.shape[1] != vectors.document.shape[1]:
         widths = f"{vectors.query.shape[1]} and {vectors.document.shape[1]}"
         raise InputError(f"queries and documents: wanted one width, got {widths}")
-    triplets = Triplets(_NONE, _NONE, _NONE)
+    material = Material(vectors, Triplets(_NONE, _NONE, _NONE), encoder, "", {})
     if find(method).seeded:
-        adapter.check_width(vectors.document.shape[1])
-        triplets = _triplets(
-            _known(qrels, ids, TwoSided(query=query_ids, document=document_ids)),
-            ids,
-            document_texts,
-            TripletOptions(**drawing),
-        )
-    material = Material(vectors, triplets, encoder, "", {})
+        adapter.check_width(material.full_dim)
+        known = _known(qrels, ids, TwoSided(query=query_ids, document=document_ids))
+        material = _with_judgments(material, known, ids, document_texts, TripletOptions(**drawing))
     fitted = find(method).fit(material, adapter, Fitting(seeds=(seed,)))
     return fitted.compressors[0]
 
 
-def _triplets(
-    known: Mapping[str, Mapping[str, int]],
+def _with_judgments(
+    material: Material,
+    qrels: Mapping[str, Mapping[str, int]],
     ids: TwoSided,
     texts: Sequence[str] | None,
     options: TripletOptions,
-) -> Triplets:
-    judged = [query for query, gains in known.items() if any(gain > 0 for gain in gains.values())]
+) -> Material:
+    """Adds triplets and judgments by row."""
+    trained = judged(qrels)
     digests = None
     if texts is not None:
         digests = np.array([text_digest(text) for text in texts], np.uint64)
-    return make_triplets(
-        judged,
-        known,
-        query_rows=_row_of(ids.query),
-        document_rows=_row_of(ids.document),
-        documents=len(ids.document),
-        digests=digests,
+    rows: dict[str, Any] = {
+        "query_rows": _row_of(ids.query),
+        "document_rows": _row_of(ids.document),
+        "documents": len(ids.document),
+        "digests": digests,
+    }
+    triplets = make_triplets(
+        trained,
+        qrels,
         negatives_per_positive=options.negatives_per_positive,
         seed=options.triplet_seed,
+        **rows,
     )
+    return material._replace(triplets=triplets, judgments=make_judgments(trained, qrels, **rows))

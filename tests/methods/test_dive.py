@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dive_jax.methods import dive, linear, pca
+from dive_jax.methods import dive, linear, pca, shared
 from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Batch
@@ -65,9 +65,9 @@ def test_the_deployed_adapter_is_head_one_of_the_trained_one():
         trained["out"] = original(task, data, *rest, **more)
         return trained["out"]
 
-    original = dive.train
+    original = shared.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dive, "train", keep)
+        patch.setattr(shared, "train", keep)
         result = fitted(basis="principal", epochs=3, learning_rate=0.01)
     rotated = trained["data"].query
     params = trained["out"].params[1]
@@ -143,7 +143,7 @@ def test_padding_changes_neither_value_nor_gradient():
     def masked(x: jax.Array) -> jax.Array:
         return sum(losses_of(stacked(x, 6, 3), padded).weighted.values(), start=jnp.float32(0))
 
-    one, other = jax.value_and_grad(plain)(outputs), jax.value_and_grad(masked)(outputs)
+    one, other = (jax.jit(jax.value_and_grad(each))(outputs) for each in (plain, masked))
     np.testing.assert_allclose(one[0], other[0], rtol=1e-6)
     np.testing.assert_allclose(one[1], other[1], atol=1e-6)
 
@@ -158,7 +158,7 @@ def test_satisfied_triplets_move_nothing():
     def total(x: jax.Array) -> jax.Array:
         return sum(losses_of(x, some, silent).weighted.values(), start=jnp.float32(0))
 
-    np.testing.assert_array_equal(jax.grad(total)(outputs), np.zeros((12, 8)))
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(outputs), np.zeros((12, 8)))
 
 
 @pytest.mark.parametrize(

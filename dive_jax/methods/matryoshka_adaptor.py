@@ -1,0 +1,266 @@
+"""Matryoshka-Adaptor: nested prefixes of one residual adapter, first without judgments, then with.
+
+The first stage holds the cosines of documents, on every prefix, to the frozen ones; the second adds
+Search-Adaptor's rank loss on every prefix, and starts from the first.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dive_jax.artefact import Artefact
+from dive_jax.data.embeddings import unit_rows
+from dive_jax.data.triplets import compact
+from dive_jax.losses import absolute_error, neighbour_distillation, pair_distillation
+from dive_jax.losses.ranking import Reduction
+from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
+from dive_jax.methods.search_adaptor import (
+    distinct,
+    masked_mean,
+    most_relevant,
+    rank_term,
+    stacked_documents,
+)
+from dive_jax.methods.shared import Prepared, made, module_task, prepare, residual_arrays
+from dive_jax.methods.stages import Stage, divided, joined, run_stage
+from dive_jax.models.residual import ResidualAdapter
+from dive_jax.options import AdapterOptions
+from dive_jax.retrieval.exact import top_k
+from dive_jax.training.batches import Batch
+from dive_jax.training.epoch import Losses, Task
+
+_NARROWEST = 32
+
+
+@dataclass(frozen=True)
+class MatryoshkaSettings:
+    """Stages, prefixes and weights.
+
+    Attributes:
+      stages: Both stages, half of the epochs each, or one alone.
+      nested_up_to: Prefixes reach up to the full width (published), or up to the width kept.
+      neighbours: K, nearest documents of each document; at least 1.
+      topk_weight: Weight of the neighbours' similarities; a weight of 0 drops its term.
+      pair_weight: alpha, weight of the batch's similarities.
+      recovery_weight: beta, weight of what the adapter adds.
+      rank_weight: gamma, weight of the rank loss.
+      rank_reduction: "mean" over the triples of query, higher and lower document, or "sum".
+    """
+
+    stages: Literal["both", "unsupervised", "supervised"] = "both"
+    nested_up_to: Literal["full", "dim"] = "full"
+    neighbours: int = 10
+    topk_weight: float = 1.0
+    pair_weight: float = 1.0
+    recovery_weight: float = 1.0
+    rank_weight: float = 1.0
+    rank_reduction: Reduction = "mean"
+
+
+def prefix_widths(dim: int, full_dim: int, nested_up_to: str = "full") -> tuple[int, ...]:
+    """Returns the nested widths: `dim`, and the powers of two from 32 on.
+
+    Args:
+      dim: Coordinates kept.
+      full_dim: Width of the frozen vectors.
+      nested_up_to: "full": up to full_dim, or "dim".
+
+    Example:
+      >>> prefix_widths(100, 768), prefix_widths(100, 768, "dim")
+      ((32, 64, 100, 128, 256, 512), (32, 64, 100))
+    """
+    last = full_dim if nested_up_to == "full" else dim
+    powers = {2**n for n in range(last.bit_length()) if _NARROWEST <= 2**n <= last}
+    return tuple(sorted(powers | {dim}))
+
+
+def leading(
+    adapter: ResidualAdapter, vectors: Float[Array, "*rows full_dim"], width: int
+) -> Float[Array, "*rows width"]:
+    """Returns the first `width` adapted columns, at the cost of those alone."""
+    flat = vectors.reshape(-1, vectors.shape[-1])
+    out = flat[:, :width] + jax.nn.relu(adapter.hidden(flat)) @ adapter.out.kernel[...][:, :width]
+    if adapter.out.bias is not None:
+        out = out + adapter.out.bias[...][None, :width]
+    return out.reshape(*vectors.shape[:-1], width)
+
+
+def matryoshka_losses(
+    adapter: ResidualAdapter,
+    batch: Batch,
+    widths: tuple[int, ...],
+    settings: MatryoshkaSettings,
+    *,
+    supervised: bool,
+    most_relevant: int | None = None,
+) -> Losses:
+    """Returns the terms of one batch; each document and query of it counts once.
+
+    Args:
+      adapter: Holds all full_dim output columns.
+      batch: Frozen vectors, rows, neighbours, and judgments for the rank loss.
+      widths: Nested widths, ascending.
+      settings: Weights.
+      supervised: Whether the rank loss is trained on; else it is only logged, where there are
+        judgments.
+      most_relevant: Documents of gain above 0 that a query has at most; None if unknown.
+
+    Returns:
+      Weighted terms and what is logged; terms of weight 0 are left out.
+
+    Source:
+      Yoon et al., Matryoshka-Adaptor, 2024, section 3.
+    """
+    once, frozen = distinct(batch).document, stacked_documents(batch)
+    adapted = adapter(jnp.concatenate([frozen, batch.query]))
+    documents, queries = jnp.split(adapted, [len(frozen)])
+    terms: dict[str, Float[Array, ""]] = {}
+    if settings.topk_weight:
+        terms["topk"] = _topk(adapter, documents, frozen, batch, widths)
+    if settings.pair_weight:
+        gaps = pair_distillation(documents, frozen, widths=widths, mask=once)
+        terms["pair"] = masked_mean(jnp.sum(gaps, axis=0), once)
+    if settings.recovery_weight:
+        terms["recovery"] = masked_mean(absolute_error(documents, frozen), once)
+    weighted = {name: getattr(settings, f"{name}_weight") * each for name, each in terms.items()}
+    if batch.gains is not None and settings.rank_weight:
+        terms["rank"] = rank_term(
+            queries,
+            documents,
+            batch,
+            widths=widths,
+            reduction=settings.rank_reduction,
+            most_relevant=most_relevant,
+        )
+        weighted["rank"] = settings.rank_weight * terms["rank"] if supervised else jnp.float32(0)
+    return Losses(weighted, terms, {}, {})
+
+
+def _topk(
+    adapter: ResidualAdapter,
+    documents: Float[Array, "documents full_dim"],
+    frozen: Float[Array, "documents full_dim"],
+    batch: Batch,
+    widths: tuple[int, ...],
+) -> Float[Array, ""]:
+    if batch.neighbours is None:
+        raise ValueError("batch: wanted the neighbours of its documents, got none")
+    cosines = jnp.einsum(
+        "nd,nkd->nk", frozen, batch.neighbours, precision=jax.lax.Precision.HIGHEST
+    )
+    last = widths[-1]
+    near = leading(adapter, batch.neighbours, last)
+    gaps = neighbour_distillation(documents[:, :last], near, cosines, widths=widths)
+    return masked_mean(jnp.sum(gaps, axis=0), distinct(batch).document)
+
+
+def nearest(
+    material: Material, rows: Int[np.ndarray, " rows"], count: int, chunk_rows: int
+) -> Int[np.ndarray, "rows neighbours"]:
+    """Returns the nearest documents of some documents by frozen cosine, never themselves.
+
+    Args:
+      material: Whose documents are searched, all of them.
+      rows: Documents to find the neighbours of.
+      count: How many, fewer where there are not as many other documents.
+      chunk_rows: Documents held at once.
+    """
+    vectors = material.vectors.document
+    found = top_k(
+        unit_rows(vectors, rows), vectors, k=count + 1, chunk_rows=chunk_rows, transform=unit_rows
+    ).rows
+    own = found == rows[:, None]
+    order = np.argsort(own, axis=1, kind="stable")  # itself last
+    return np.take_along_axis(found, order, axis=1)[:, : found.shape[1] - 1]
+
+
+def with_neighbours(ready: Prepared, material: Material, fitting: Fitting, count: int) -> Prepared:
+    """Adds each document's neighbours to what is trained on, those that were missing as rows."""
+    _, used = compact(material.triplets)
+    found = nearest(material, used.document, count, fitting.chunk_rows)
+    extra = np.setdiff1d(found, used.document)
+    place = np.zeros(len(material.vectors.document), np.int32)
+    rows = np.concatenate([used.document, extra])
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    vectors = unit_rows(material.vectors.document, extra)
+    if ready.axes is not None:
+        vectors = vectors @ ready.axes.T
+    document = np.concatenate([ready.data.document, vectors])
+    return ready._replace(data=ready.data._replace(document=document, neighbours=place[found]))
+
+
+def task(
+    full_dim: int,
+    options: AdapterOptions,
+    settings: MatryoshkaSettings,
+    relevant: int | None,
+    *,
+    supervised: bool,
+) -> Task:
+    """Returns the start and loss of one seed in one stage."""
+    hidden = options.hidden(full_dim)
+    widths = prefix_widths(options.dim, full_dim, settings.nested_up_to)
+    return module_task(
+        lambda rngs: ResidualAdapter(full_dim, hidden, full_dim, rngs=rngs),
+        lambda adapter, batch: matryoshka_losses(
+            adapter, batch, widths, settings, supervised=supervised, most_relevant=relevant
+        ),
+    )
+
+
+def fit(
+    material: Material,
+    options: AdapterOptions,
+    fitting: Fitting,
+    *,
+    settings: MatryoshkaSettings = MatryoshkaSettings(),
+    name: str = "matryoshka_adaptor",
+) -> Fitted:
+    """Trains one adapter a seed in one stage or two, all seeds in one compiled program a stage.
+
+    Args:
+      material: Frozen vectors, triplets, and judgments unless the stage is unsupervised alone.
+      options: Width, basis, optimiser; the epochs of all stages together.
+      fitting: Seeds, checkpoints, report.
+      settings: Stages, prefixes and weights.
+      name: Name of the method, kept in the artefact.
+
+    Returns:
+      One compressor a seed, and the logged values of both stages, one after the other.
+
+    Raises:
+      InputError: If `dim` exceeds the full width, or there are no triplets or judgments.
+      TrainingError: If a loss is not finite.
+    """
+    options.check_dim(material.full_dim)
+    both = ("unsupervised", "supervised")
+    names = both if settings.stages == "both" else (settings.stages,)
+    ready = prepare(material, options, fitting, relations="supervised" in names)
+    if settings.topk_weight:
+        ready = with_neighbours(ready, material, fitting, settings.neighbours)
+    relevant, done = most_relevant(ready.data), []
+    epochs = divided(options.epochs, len(names))
+    for place, stage in enumerate(names):
+        todo = task(
+            material.full_dim, options, settings, relevant, supervised=stage == "supervised"
+        )
+        start = done[-1].params if done else None
+        one = Stage(stage, todo, epochs[place], sum(epochs[:place]), start)
+        done.append(run_stage(one, ready.data, ready.triplets, options, fitting))
+
+    def artefact(params: Any, seed: int) -> Artefact:
+        arrays = residual_arrays(params, ready.axes, options.dim)
+        about = {"seed": seed, "basis": options.basis, "stages": list(names)}
+        return made(name, "residual", arrays, material, options.dim, **about)
+
+    pairs = zip(done[-1].params, fitting.seeds, strict=True)
+    return Fitted(
+        [Compressor(artefact(params, seed)) for params, seed in pairs],
+        joined(done),
+        sum(each.compile_seconds for each in done),
+        sum(each.train_seconds for each in done),
+    )
