@@ -6,11 +6,12 @@ from typing import Any
 from dive_jax.artefact import check_encoder
 from dive_jax.files import write_json, write_text
 from dive_jax.methods.protocol import load
-from dive_jax.methods.registry import METHODS
+from dive_jax.methods.registry import MAIN
 from dive_jax.options import TrainOptions
 from dive_jax.scoring import Scores
 from dive_jax.sources import parts
-from dive_jax.studies.experiment import describe, fitted_names, score_compressor
+from dive_jax.studies.cells import Cells, describe, fitted_names, score_compressor
+from dive_jax.studies.experiment import PAIRS
 from dive_jax.studies.job import Job, prepare
 from dive_jax.studies.results import per_query_csv
 from dive_jax.types import InputError
@@ -46,7 +47,7 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
     store = job.source.store
     scores: dict[str, dict[str, Scores]] = {}
     dims: dict[str, int] = {}
-    for method in METHODS:
+    for method in MAIN:
         scores[method] = {}
         for seed, name in fitted_names(method, before.seeds).items():
             compressor = load(folder / "adapters" / name)
@@ -58,7 +59,7 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
             )
             scores[method][seed] = score_compressor(job, compressor, now.chunk_rows)
             dims[method] = compressor.dim
-    metrics = describe(job, now, now.dim, scores, dims)
+    metrics = describe(job, now, Cells(scores, dims), PAIRS)
     write_text(out / "per_query.csv", per_query_csv(scores, job.unseen))
     write_json(out / "metrics.json", metrics)
     return metrics

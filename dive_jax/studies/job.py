@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dive_jax.data.embeddings import unit_rows
+from dive_jax.data.judgments import make_judgments
 from dive_jax.data.splits import (
     Overlap,
     Split,
@@ -118,6 +119,14 @@ def prepare(options: TrainOptions, dataset: str) -> Job:
         source.store.encoder,
         source.store.encoder_fingerprint,
         {"dataset": dataset, "vectors": source.store.fingerprint},
+        make_judgments(
+            trained,
+            qrels,
+            query_rows=source.store.sides.query.row_of,
+            document_rows=source.store.sides.document.row_of,
+            documents=len(source.ids.document),
+            digests=source.collection.digests_of(source.ids.document),
+        ),
     )
     return Job(
         source,

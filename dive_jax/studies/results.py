@@ -153,6 +153,15 @@ def history_csv(history: Mapping[str, np.ndarray], seeds: Sequence[int]) -> str:
     return text.getvalue()
 
 
+def paired_lines(comparisons: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns one line a tested difference."""
+    return [
+        f"{pair}: {test['difference']:+.4f} nDCG@10, p = {test['p_value']:.4f} "
+        f"(paired randomisation, {test['queries']} queries)"
+        for pair, test in comparisons.items()
+    ]
+
+
 def remarks(metrics: Mapping[str, Any]) -> list[str]:
     """Returns what a reader of the table must also know: tests, sizes, and a warning if due."""
     seen = metrics["overlap"]
@@ -160,11 +169,7 @@ def remarks(metrics: Mapping[str, Any]) -> list[str]:
         f"overlap: {seen['seen_documents']:,} of the {seen['documents']:,} relevant documents of "
         "these queries are also relevant for a training query"
     ]
-    for pair, test in metrics["comparisons"].items():
-        lines.append(
-            f"{pair}: {test['difference']:+.4f} nDCG@10, p = {test['p_value']:.4f} "
-            f"(paired randomisation, {test['queries']} queries)"
-        )
+    lines += paired_lines(metrics["comparisons"])
     methods = metrics["methods"]
     main = methods["dive"]["ndcg@10"]["mean"]
     better = [name for name, entry in methods.items() if entry["ndcg@10"]["mean"] > main]

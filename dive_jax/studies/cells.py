@@ -1,0 +1,243 @@
+"""One method on one dataset: fitted, scored, and kept, so that nothing is done twice."""
+
+import json
+import resource
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dive_jax.data.splits import check_manifest, manifest
+from dive_jax.files import write_json, write_text
+from dive_jax.methods.protocol import Compressor, Fitted, Fitting, load
+from dive_jax.methods.registry import find
+from dive_jax.options import TrainOptions
+from dive_jax.report.plots import PANELS, training_curves
+from dive_jax.scoring import Scores, score
+from dive_jax.studies.folder import versions
+from dive_jax.studies.job import Job
+from dive_jax.studies.results import compare, history_csv, summarise
+from dive_jax.training.checkpoints import Checkpoints
+from dive_jax.training.loop import History, Logged
+from dive_jax.types import TwoSided
+
+FORMAT_VERSION = 1
+
+
+class Watch(NamedTuple):
+    """Where a run tells how it goes.
+
+    Attributes:
+      note: Takes one line.
+      progress: Called with a total, a label and a unit; returns a context whose value has
+        `update(done, text)`.
+    """
+
+    note: Callable[[str], None]
+    progress: Callable[[int, str, str], AbstractContextManager[Any]]
+
+
+def _told(logged: Logged) -> str:
+    """Returns an epoch's log as a few words, means over the seeds."""
+    shown = ("loss", "triplet", "view", "geometry")
+    terms = [f"{name} {np.mean(logged[name]):.4f}" for name in shown if name in logged]
+    if "active_ratio" in logged:
+        terms.append(f"active {100 * np.mean(logged['active_ratio']):.1f} %")
+    return ", ".join(terms)
+
+
+def fitted_names(method: str, seeds: tuple[int, ...]) -> dict[str, str]:
+    """Returns seed -> name of a fitted method's files; the seed is empty without chance."""
+    if not find(method).seeded:
+        return {"": method}
+    return {str(seed): f"{method}-{seed}" for seed in seeds}
+
+
+def _fit(job: Job, method: str, options: TrainOptions, folder: Path, watch: Watch) -> Fitted:
+    store = job.source.store
+    about = {
+        "encoder": store.encoder,
+        "width": store.dim,
+        "fingerprint": store.encoder_fingerprint,
+        "vectors": store.fingerprint,
+    }
+    fitting = Fitting(
+        seeds=options.seeds,
+        chunk_rows=options.chunk_rows,
+        checkpoints=lambda stage="": Checkpoints(folder / "checkpoints" / method / stage, about),
+        checkpoint_seconds=options.checkpoint_seconds,
+    )
+    if not find(method).seeded:
+        return find(method).fit(job.material, options, fitting)
+    with watch.progress(options.epochs, f"training {method}", "epochs") as bar:
+        told = fitting._replace(report=lambda epoch, logged: bar.update(epoch, _told(logged)))
+        return find(method).fit(job.material, options, told)
+
+
+def _fitted(
+    job: Job, method: str, options: TrainOptions, folder: Path, watch: Watch
+) -> dict[str, Compressor]:
+    """Fits a method, or loads what an earlier start has fitted."""
+    names = fitted_names(method, options.seeds)
+    paths = {seed: folder / "adapters" / name for seed, name in names.items()}
+    if all(path.is_dir() for path in paths.values()):
+        return {seed: load(path) for seed, path in paths.items()}
+    fitted = _fit(job, method, options, folder, watch)
+    if fitted.history:
+        _keep_history(fitted.history, job, method, options, folder)
+        times = {"compile": fitted.compile_seconds, "train": fitted.train_seconds}
+        keep_timing(folder, **{f"{method}_{name}": value for name, value in times.items()})
+    compressors = dict(zip(paths, fitted.compressors, strict=True))
+    for seed, path in paths.items():
+        compressors[seed].save(path)
+    return compressors
+
+
+def _keep_history(
+    history: History, job: Job, method: str, options: TrainOptions, folder: Path
+) -> None:
+    place = folder / "histories" / method
+    write_text(place.with_suffix(".csv"), history_csv(history, options.seeds))
+    if any(panel.key in history for panel in PANELS):
+        title = f"{method}: {job.source.dataset}, {job.source.store.encoder}, {options.dim} wide"
+        training_curves(history, place.with_suffix(".png"), title=title)
+
+
+def keep_timing(folder: Path, **seconds: float) -> None:
+    """Adds wall times of this process, in seconds, and its greatest memory to timing.json."""
+    path = folder / "timing.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept |= {f"{name}_seconds": round(value, 3) for name, value in seconds.items()}
+    kept["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    write_json(path, kept)
+
+
+def score_compressor(job: Job, compressor: Compressor, chunk_rows: int) -> Scores:
+    """Scores one compressor on the job's queries."""
+
+    def side(name: str) -> Callable[[Any], Any]:
+        return lambda rows: compressor.compress(rows, side=name, chunk_rows=chunk_rows)
+
+    return score(
+        job.source.vectors,
+        job.source.ids,
+        job.scored,
+        compress=TwoSided(query=side("query"), document=side("document")),
+        chunk_rows=chunk_rows,
+    )
+
+
+def _scored(
+    job: Job, name: str, compressor: Compressor, options: TrainOptions, folder: Path
+) -> Scores:
+    path = folder / "scores" / f"{name}.json"
+    if path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    scores = score_compressor(job, compressor, options.chunk_rows)
+    write_json(path, scores)
+    return scores
+
+
+class Cells(NamedTuple):
+    """What was measured on one dataset.
+
+    Attributes:
+      scores: Method -> seed (empty for a method without chance) -> query -> measure -> value.
+      dims: Method -> coordinates kept.
+    """
+
+    scores: dict[str, dict[str, Scores]]
+    dims: dict[str, int]
+
+
+def measure(
+    job: Job, methods: Sequence[str], options: TrainOptions, folder: Path, watch: Watch
+) -> Cells:
+    """Fits and scores methods one after another, and keeps each as it is finished.
+
+    Args:
+      job: The dataset and its split.
+      methods: Names of methods.
+      options: Their settings.
+      folder: Where adapters, scores, checkpoints and histories lie.
+      watch: Where to tell how it goes.
+    """
+    _keep_split(job, folder)
+    _introduce(job, options, watch)
+    scores: dict[str, dict[str, Scores]] = {}
+    dims: dict[str, int] = {}
+    for method in methods:
+        compressors = _fitted(job, method, options, folder, watch)
+        names = fitted_names(method, options.seeds)
+        scores[method] = {
+            seed: _scored(job, names[seed], each, options, folder)
+            for seed, each in compressors.items()
+        }
+        dims[method] = next(iter(compressors.values())).dim
+    return Cells(scores, dims)
+
+
+def _keep_split(job: Job, folder: Path) -> None:
+    if (folder / "split.json").exists():
+        check_manifest(folder / "split.json", job.split)
+    else:
+        write_json(folder / "split.json", manifest(job.split))
+
+
+def _introduce(job: Job, options: TrainOptions, watch: Watch) -> None:
+    dataset = job.source.dataset
+    for what, count in (job.source.counts | dict(job.split.counts)).items():
+        watch.note(f"{dataset}: {count} {what}")
+    watch.note(
+        f"{dataset}: {len(job.source.ids.document):,} documents, {len(job.trained):,} training and "
+        f"{len(job.scored):,} scored queries, {len(job.material.triplets.query):,} triplets, "
+        f"{job.source.store.dim} to {options.dim} coordinates"
+    )
+
+
+def describe(
+    job: Job, options: TrainOptions, cells: Cells, pairs: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    """Returns what metrics.json holds, but for what concerns training alone.
+
+    Args:
+      job: The dataset and its split.
+      options: The settings.
+      cells: What was measured.
+      pairs: Methods whose difference is tested.
+    """
+    listed = {name: list(by_seed.values()) for name, by_seed in cells.scores.items()}
+    store = job.source.store
+    return {
+        "format_version": FORMAT_VERSION,
+        "dataset": job.source.dataset,
+        "encoder": store.encoder,
+        "full_dim": store.dim,
+        "dim": options.dim,
+        "split": options.split,
+        "protocol": options.protocol,
+        "seeds": list(options.seeds),
+        "queries": {
+            "train": len(job.trained),
+            "test": len(job.scored),
+            "test_unseen": len(job.unseen),
+        },
+        "overlap": job.overlap._asdict(),
+        "methods": {
+            name: summarise(by_seed, cells.dims[name], job.unseen)
+            for name, by_seed in listed.items()
+        },
+        "comparisons": {
+            f"{first} - {other}": compare(listed[first], listed[other]) for first, other in pairs
+        },
+        "dropped": job.source.counts | dict(job.split.counts),
+        "versions": versions(),
+        "fingerprints": {
+            "encoder": store.encoder_fingerprint,
+            "vectors": store.fingerprint,
+            "texts": job.source.collection.fingerprint,
+            "split": manifest(job.split)["fingerprint"],
+        },
+    }
