@@ -33,7 +33,7 @@ def absolute_error(
       >>> print(absolute_error(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 2.0]])))
       [2.]
     """
-    return jnp.sum(absolute(_difference(adapted, frozen)), axis=1)
+    return jnp.sum(absolute(_difference("adapted", adapted, frozen)), axis=1)
 
 
 def squared_error(
@@ -56,7 +56,7 @@ def squared_error(
       >>> print(squared_error(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 2.0]])))
       [2.]
     """
-    return jnp.mean(jnp.square(_difference(reconstructed, frozen)), axis=1)
+    return jnp.mean(jnp.square(_difference("reconstructed", reconstructed, frozen)), axis=1)
 
 
 def prediction_error(
@@ -124,10 +124,10 @@ def prediction_error(
 
 
 def _difference(
-    first: Float[Array, "rows dim"], frozen: Float[Array, "rows dim"]
+    name: str, rows: Float[Array, "rows dim"], frozen: Float[Array, "rows dim"]
 ) -> Float[Array, "rows dim"]:
-    check_array("first", first, "rows dim")
+    check_array(name, rows, "rows dim")
     check_array("frozen", frozen, "rows dim")
-    check_same("both", first, frozen)
-    wide = widened(first)
+    check_same(f"{name} and frozen", rows, frozen)
+    wide = widened(rows)
     return wide - jax.lax.stop_gradient(frozen).astype(wide.dtype)

@@ -323,7 +323,9 @@ def test_most_relevant_below_1_is_refused():
 @pytest.mark.errors
 @both
 def test_wrong_shapes_of_errors_are_refused(error, formula):
-    with pytest.raises(ValueError, match=r"wanted one shape, got \[2, 3\] and \[2, 4\]"):
+    with pytest.raises(
+        ValueError, match=r"ed and frozen: wanted one shape, got \[2, 3\] and \[2, 4\]"
+    ):
         jax.jit(error)(jnp.ones((2, 3)), jnp.ones((2, 4)))
     with pytest.raises(ValueError, match=r"frozen: wanted floats, got int32"):
         error(jnp.ones((2, 3)), jnp.ones((2, 3), jnp.int32))
