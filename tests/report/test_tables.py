@@ -129,10 +129,14 @@ def test_csv_holds_all_digits():
     )
 
 
+# Names and ids hold no control characters: the data folder refuses those.
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)))
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.floats(-1, 1), st.floats(1e-9, 1), st.text(st.characters(codec="utf-8"))),
+        st.tuples(st.floats(-1, 1), st.floats(1e-9, 1), NAMES),
         min_size=3,
         max_size=3,
     )
