@@ -62,6 +62,7 @@ def work(options: CompressOptions) -> None:
         chunk_rows=options.chunk_rows,
         encoder=options.encoder,
         progress=lambda total, done: Progress(total, "compressing", "rows", done=done),
+        warn=lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(
         f"{options.out}: {done['rows']:,} rows, {done['full_dim']} to {done['dim']} coordinates, "

@@ -169,7 +169,9 @@ def test_compress_equals_the_adapter_and_says_what_it_did(
 ):
     out = tmp_path / "out.npy"
     assert compress.main([f"--run={run}", f"--vectors={vectors}", f"--out={out}"]) == 0
-    assert "60 rows, 32 to 4 coordinates" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "60 rows, 32 to 4 coordinates" in shown.out
+    assert "not checked" not in shown.err
     wanted = load(run / "adapters" / "dive-1").compress(np.load(vectors))
     np.testing.assert_allclose(np.load(out), wanted, atol=1e-6)
     manifest = json.loads((tmp_path / "out.manifest.json").read_text())
@@ -179,13 +181,16 @@ def test_compress_equals_the_adapter_and_says_what_it_did(
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_compress_takes_any_float_file(run: Path, tmp_path: Path, dtype: str, order: str):
+def test_compress_takes_any_float_file(
+    run: Path, tmp_path: Path, dtype: str, order: str, capsys: pytest.CaptureFixture[str]
+):
     documents, _ = toy.vectors(60, 48, 0)
     given = np.asarray(documents, dtype, order="F" if order == "F" else "C")
     np.save(tmp_path / "in.npy", given)
     out = tmp_path / "out.npy"
     arguments = [f"--run={run}", f"--vectors={tmp_path / 'in.npy'}", f"--out={out}"]
     assert compress.main([*arguments, "--chunk_rows=7", "--dtype=float16", "--seed=2"]) == 0
+    assert "its encoder is not checked" in capsys.readouterr().err
     wanted = load(run / "adapters" / "dive-2").compress(given)
     assert np.load(out).dtype == np.float16
     np.testing.assert_allclose(np.load(out), wanted, atol=1e-3)

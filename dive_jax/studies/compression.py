@@ -127,6 +127,7 @@ def compress_file(
     chunk_rows: int,
     encoder: str | None,
     progress: Progress,
+    warn: Callable[[str], None],
 ) -> dict[str, Any]:
     """Streams a .npy file through an adapter; memory does not grow with the rows.
 
@@ -140,6 +141,7 @@ def compress_file(
       encoder: Encoder that the user says the vectors come from; None to go by the manifest beside
         `vectors`, if there is one.
       progress: Makes a progress bar from the number of rows and of those done before.
+      warn: Told when nothing says which encoder the vectors come from.
 
     Returns:
       What the manifest holds, with bytes_before and bytes_after.
@@ -152,6 +154,8 @@ def compress_file(
     compressor = load(adapter)
     rows = open_vectors(vectors, _TYPES)
     declared = _declared(vectors)
+    if encoder is None and not declared:
+        warn(f"{vectors} has no manifest beside it, so its encoder is not checked; --encoder tells")
     check_encoder(
         compressor.artefact,
         encoder=encoder or declared.get("encoder"),
