@@ -255,6 +255,8 @@ EVALUATE: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     ),
     "another split": (same, ["--split=odd"], "--split: wanted one of protocol, official"),
     "no such dataset": (same, ["--dataset=absent"], "absent: no such dataset"),
+    "a split that leaks": (same, ["--split=protocol"], "would score queries that trained"),
+    "judgments that leak": (same, ["--judgments=all"], "would score queries that trained"),
 }
 
 

@@ -18,7 +18,7 @@ from dive_jax.sources import check_at_hand, parts
 from dive_jax.studies.cells import FORMAT_VERSION, Watch, describe, measure
 from dive_jax.studies.folder import check_folder, claimed, versions
 from dive_jax.studies.job import Job, prepare
-from dive_jax.studies.results import TABLE, mean_of_parts, per_query_csv, table_rows
+from dive_jax.studies.results import TABLE, compare, mean_of_parts, per_query_csv, table_rows
 from dive_jax.types import InputError
 
 COLUMNS = (Column("dataset", "dataset", align="left"), *TABLE)
@@ -49,7 +49,8 @@ def _one(job: Job, options: CompareOptions, folder: Path, watch: Watch) -> dict[
     cells = measure(job, chosen(options), options, folder, watch)
     told = describe(job, options, cells, [])
     if (pair := best_two(told["methods"])) is not None:
-        told["comparisons"] = describe(job, options, cells, [pair])["comparisons"]
+        first, second = (list(cells.scores[name].values()) for name in pair)
+        told["comparisons"] = {" - ".join(pair): compare(first, second)}
     write_text(folder / "per_query.csv", per_query_csv(cells.scores, job.unseen))
     write_json(folder / "metrics.json", told)
     return told

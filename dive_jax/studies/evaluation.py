@@ -36,13 +36,20 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
       What metrics.json holds.
 
     Raises:
-      InputError: If an adapter is missing or damaged, or is another encoder's.
+      InputError: If an adapter is missing or damaged, or is another encoder's, or the run's own
+        dataset is to be split another way: queries that trained would be scored.
     """
     if parts(now.dataset) != (now.dataset,):
         raise InputError(f"--dataset: name one of {', '.join(parts(now.dataset))}")
     folder = run if parts(before.dataset) == (before.dataset,) else run / Path(now.dataset).name
+    foreign = now.dataset not in parts(before.dataset)
+    if not foreign and (now.split, now.judgments) != (before.split, before.judgments):
+        raise InputError(
+            f"--split and --judgments: this run was trained under {before.split}, "
+            f"{before.judgments}; another split of {now.dataset} would score queries that trained"
+        )
     job = prepare(now, now.dataset)
-    if now.dataset != before.dataset and not now.dataset.startswith(f"{before.dataset}/"):
+    if foreign:
         job = _as_foreign(job)
     store = job.source.store
     scores: dict[str, dict[str, Scores]] = {}
