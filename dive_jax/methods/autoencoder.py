@@ -110,7 +110,7 @@ def fit(
     options.check_dim(material.full_dim)
     ready = prepare(material, most_documents, sample_seed)
 
-    def artefact(params: Params, seed: int) -> Artefact:
+    def artefact(params: Params, carried: Any, seed: int) -> Artefact:
         about: dict[str, Any] = {"seed": seed, "documents": len(ready.triplets.positive)}
         return made("autoencoder", "mlp", encoder_arrays(params), material, options.dim, **about)
 

@@ -174,7 +174,7 @@ def fit(
     options.check_width(material.full_dim)
     ready = prepare(material, options, fitting, relations=options.ranking == "batch")
 
-    def artefact(params: Any, seed: int) -> Artefact:
+    def artefact(params: Any, carried: Any, seed: int) -> Artefact:
         arrays = residual_arrays(params, ready.axes, options.dim)
         about = {"seed": seed, "basis": options.basis}
         return made(name, "residual", arrays, material, options.dim, **about)
@@ -189,7 +189,7 @@ def fit_linear(
     options.check_width(material.full_dim)
     ready = prepare(material, options, fitting, relations=options.ranking == "batch")
 
-    def artefact(params: Any, seed: int) -> Artefact:
+    def artefact(params: Any, carried: Any, seed: int) -> Artefact:
         arrays = linear_arrays(params["kernel"], ready.axes, options.dim)
         about = {"seed": seed, "basis": options.basis}
         return made(name, "linear", arrays, material, options.dim, **about)

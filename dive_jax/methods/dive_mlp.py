@@ -11,13 +11,12 @@ from jaxtyping import Array
 
 from dive_jax.artefact import Artefact
 from dive_jax.methods.dive import dive_losses, stacked
-from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
-from dive_jax.methods.shared import made, prepare, schedule
+from dive_jax.methods.protocol import Fitted, Fitting, Material
+from dive_jax.methods.shared import made, prepare, trained
 from dive_jax.models.mlp import MLPAdapter, folded
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Batch
 from dive_jax.training.epoch import Losses, Params, Start, Task
-from dive_jax.training.loop import train
 
 _ROLES = 3
 
@@ -94,23 +93,10 @@ def fit(
     """
     options.check_dim(material.full_dim)
     ready = prepare(material, options, fitting, relations=options.ranking == "batch")
-    done = train(
-        task(material.full_dim, options),
-        ready.data,
-        ready.triplets,
-        schedule(options, fitting),
-        checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(),
-        checkpoint_seconds=fitting.checkpoint_seconds,
-        report=fitting.report,
-    )
 
     def artefact(params: Params, statistics: Params, seed: int) -> Artefact:
         layers = arrays(params, statistics, ready.axes, options.dim)
         about = {"seed": seed, "basis": options.basis}
         return made(name, "mlp", layers, material, options.dim, **about)
 
-    compressors = [
-        Compressor(artefact(*each))
-        for each in zip(done.params, done.carried, fitting.seeds, strict=True)
-    ]
-    return Fitted(compressors, done.history, done.compile_seconds, done.train_seconds)
+    return trained(task(material.full_dim, options), ready, options, fitting, artefact)

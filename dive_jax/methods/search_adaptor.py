@@ -238,7 +238,7 @@ def fit(
     options.check_dim(material.full_dim)
     ready = prepare(material, options, fitting, relations=True)
 
-    def artefact(params: Any, seed: int) -> Artefact:
+    def artefact(params: Any, carried: Any, seed: int) -> Artefact:
         arrays = residual_arrays(params["adapter"], ready.axes, options.dim)
         about = {"seed": seed, "basis": options.basis}
         return made(name, "residual", arrays, material, options.dim, **about)

@@ -87,7 +87,7 @@ def trained(
       prepared: What it is trained on.
       options: The schedule's settings.
       fitting: Seeds, checkpoints, report.
-      artefact: Parameters and seed -> artefact.
+      artefact: Parameters, what was carried, seed -> artefact.
     """
     done = train(
         task,
@@ -99,8 +99,8 @@ def trained(
         report=fitting.report,
     )
     compressors = [
-        Compressor(artefact(params, seed))
-        for seed, params in zip(fitting.seeds, done.params, strict=True)
+        Compressor(artefact(*each))
+        for each in zip(done.params, done.carried, fitting.seeds, strict=True)
     ]
     return Fitted(compressors, done.history, done.compile_seconds, done.train_seconds)
 
