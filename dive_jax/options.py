@@ -7,14 +7,58 @@ the flag names. Standard library only.
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dive_jax.settings import Checked, setting
 from dive_jax.types import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdapterOptions(Checked):
+class BaselineOptions(Checked):
+    """Settings that one published method alone has."""
+
+    pca_center: bool = setting(False, "pca: subtract the mean first; changes inner products.")
+    rank_reduction: Literal["mean", "sum"] = setting(
+        "mean",
+        "Rank loss of search_adaptor, matryoshka_adaptor and smec: mean over its triples, or the "
+        "published sum.",
+        choices=("mean", "sum"),
+    )
+    search_recovery_weight: float = setting(0.1, "search_adaptor: alpha.", low=0)
+    search_prediction_weight: float = setting(0.01, "search_adaptor: beta.", low=0)
+    matryoshka_stages: Literal["both", "unsupervised", "supervised"] = setting(
+        "both",
+        "matryoshka_adaptor: both stages, half of the epochs each, or one alone.",
+        choices=("both", "unsupervised", "supervised"),
+    )
+    matryoshka_recovery_weight: float = setting(1.0, "matryoshka_adaptor: beta.", low=0)
+    nested_up_to: Literal["full", "dim"] = setting(
+        "full",
+        "matryoshka_adaptor: prefixes up to the full width (published), or up to --dim.",
+        choices=("full", "dim"),
+    )
+    smec_learning_rate: float = setting(5e-6, "smec: AdamW's constant learning rate.", above=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions(Checked):
+    """What is decided on held-out training queries; nothing is by default."""
+
+    early_stopping: str = setting(
+        "off",
+        "Epochs chosen on held-out queries: of documents that do not train, or any.",
+        choices=("off", "unseen", "validation"),
+    )
+    patience: int = setting(5, "Epochs without a better score after which training ends.", low=1)
+    dial: str = setting(
+        "off",
+        "Share of what the adapter adds, 0 to 1, chosen on held-out queries.",
+        choices=("off", "validation"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterOptions(TuningOptions, BaselineOptions):
     """Shape and loss of the residual adapter, and how it is trained."""
 
     dim: int = setting(64, "Coordinates kept.", low=1)
@@ -46,13 +90,36 @@ class AdapterOptions(Checked):
         "Soft maximum of --ranking=batch: it grows with the number of negatives, or not.",
         choices=("sum", "mean"),
     )
+    self_limiting: bool = setting(
+        True, "Silent once the lead is reached; off: softplus, an ablation of the paper's."
+    )
     temperature: float = setting(0.1, "Temperature of the head-wise contrast.", above=0)
     view_weight: float = setting(0.01, "Weight of the head-wise contrast.", low=0)
     geometry_weight: float = setting(10.0, "Weight of the Gram distillation.", low=0)
     learning_rate: float = setting(2e-4, "AdamW's constant learning rate.", above=0)
     weight_decay: float = setting(1e-4, "AdamW's decoupled weight decay.", low=0)
     epochs: int = setting(50, "Passes over the triplets.", low=1)
+    max_steps: int | None = setting(
+        None, "Steps at most: fewer whole epochs where there are many triplets.", low=1
+    )
     batch_size: int = setting(128, "Triplets a step.", low=1)
+
+    def __post_init__(self) -> None:
+        """Checks the ranges, and that the settings go together."""
+        super().__post_init__()
+        if not self.self_limiting and self.ranking == "batch":
+            raise InputError("--self_limiting: off goes with --ranking=triplet only, got batch")
+
+    def passes(self, rows: int) -> int:
+        """Returns the epochs over `rows` triplets: --epochs, fewer to stay within --max_steps.
+
+        Example:
+          >>> AdapterOptions(max_steps=100, batch_size=10).passes(300), AdapterOptions().passes(300)
+          (3, 50)
+        """
+        if self.max_steps is None:
+            return self.epochs
+        return max(1, min(self.epochs, self.max_steps // -(-rows // self.batch_size)))
 
     @property
     def wanted_lead(self) -> float:

@@ -15,6 +15,7 @@ from dive_jax.losses import (
     gram_distillation,
     headwise_ntxent,
     hinge,
+    softplus_hinge,
 )
 from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.methods.shared import (
@@ -62,7 +63,8 @@ def _ranking(first: Float[Array, "rows dim"], batch: Batch, options: AdapterOpti
     to_negative = jnp.sum(query * negative, axis=1)
     if options.ranking == "triplet":
         margin = options.wanted_lead
-        loss = hinge(to_positive, to_negative, margin=margin)
+        pull = hinge if options.self_limiting else softplus_hinge
+        loss = pull(to_positive, to_negative, margin=margin)
         return _Ranking(
             loss, active(to_positive, to_negative, margin=margin), to_positive, to_negative
         )

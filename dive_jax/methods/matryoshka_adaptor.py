@@ -61,6 +61,16 @@ class MatryoshkaSettings:
     rank_reduction: Reduction = "mean"
 
 
+def settings_of(options: AdapterOptions) -> MatryoshkaSettings:
+    """Returns what the options say of this method."""
+    return MatryoshkaSettings(
+        stages=options.matryoshka_stages,
+        nested_up_to=options.nested_up_to,
+        recovery_weight=options.matryoshka_recovery_weight,
+        rank_reduction=options.rank_reduction,
+    )
+
+
 def prefix_widths(dim: int, full_dim: int, nested_up_to: str = "full") -> tuple[int, ...]:
     """Returns the nested widths: `dim`, and the powers of two from 32 on.
 
@@ -217,7 +227,7 @@ def fit(
     options: AdapterOptions,
     fitting: Fitting,
     *,
-    settings: MatryoshkaSettings = MatryoshkaSettings(),
+    settings: MatryoshkaSettings | None = None,
     name: str = "matryoshka_adaptor",
 ) -> Fitted:
     """Trains one adapter a seed in one stage or two, all seeds in one compiled program a stage.
@@ -226,7 +236,7 @@ def fit(
       material: Frozen vectors, triplets, and judgments unless the stage is unsupervised alone.
       options: Width, basis, optimiser; the epochs of all stages together.
       fitting: Seeds, checkpoints, report.
-      settings: Stages, prefixes and weights.
+      settings: Stages, prefixes and weights; default those of the options.
       name: Name of the method, kept in the artefact.
 
     Returns:
@@ -237,13 +247,14 @@ def fit(
       TrainingError: If a loss is not finite.
     """
     options.check_dim(material.full_dim)
+    settings = settings or settings_of(options)
     both = ("unsupervised", "supervised")
     names = both if settings.stages == "both" else (settings.stages,)
     ready = prepare(material, options, fitting, relations="supervised" in names)
     if settings.topk_weight:
         ready = with_neighbours(ready, material, fitting, settings.neighbours)
     relevant, done = most_relevant(ready.data), []
-    epochs = divided(options.epochs, len(names))
+    epochs = divided(options.passes(len(ready.triplets.query)), len(names))
     for place, stage in enumerate(names):
         todo = task(
             material.full_dim, options, settings, relevant, supervised=stage == "supervised"

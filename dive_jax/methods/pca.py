@@ -58,7 +58,7 @@ def _about_the_mean(moment: Moment, dim: int) -> dict[str, np.ndarray]:
 
 
 def fit(
-    material: Material, options: AdapterOptions, fitting: Fitting, *, center: bool = False
+    material: Material, options: AdapterOptions, fitting: Fitting, *, center: bool | None = None
 ) -> Fitted:
     """Fits the `dim` strongest axes; see `rotation`.
 
@@ -67,12 +67,13 @@ def fit(
       options: The width.
       fitting: Documents held at once.
       center: Subtract the documents' mean from every vector first. That changes inner products,
-        which search ranks by, so it is no safe default.
+        which search ranks by, so it is no safe default. None: as the options say.
 
     Raises:
       InputError: If the width exceeds the full one, or centring leaves nothing.
     """
     options.check_dim(material.full_dim)
+    center = options.pca_center if center is None else center
     if center:
         arrays = _about_the_mean(_moment(material, fitting.chunk_rows), options.dim)
     else:

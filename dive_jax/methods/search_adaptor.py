@@ -216,7 +216,7 @@ def fit(
     options: AdapterOptions,
     fitting: Fitting,
     *,
-    settings: SearchSettings = SearchSettings(),
+    settings: SearchSettings | None = None,
     name: str = "search_adaptor",
 ) -> Fitted:
     """Trains one adapter a seed, all seeds in one compiled program.
@@ -225,7 +225,7 @@ def fit(
       material: Frozen vectors, triplets and judgments.
       options: Width, basis, optimiser.
       fitting: Seeds, checkpoints, report.
-      settings: Weights of the terms.
+      settings: Weights of the terms; default those of the options.
       name: Name of the method, kept in the artefact.
 
     Returns:
@@ -236,6 +236,9 @@ def fit(
       TrainingError: If a loss is not finite.
     """
     options.check_dim(material.full_dim)
+    settings = settings or SearchSettings(
+        options.search_recovery_weight, options.search_prediction_weight, options.rank_reduction
+    )
     ready = prepare(material, options, fitting, relations=True)
 
     def artefact(params: Any, carried: Any, seed: int) -> Artefact:

@@ -62,11 +62,11 @@ def prepare(
     return Prepared(Data(query, document, known), triplets, axes)
 
 
-def schedule(options: AdapterOptions, fitting: Fitting) -> Schedule:
+def schedule(options: AdapterOptions, fitting: Fitting, epochs: int) -> Schedule:
     """Returns seeds, epochs, batch size and AdamW's settings."""
     return Schedule(
         fitting.seeds,
-        options.epochs,
+        epochs,
         options.batch_size,
         options.learning_rate,
         options.weight_decay,
@@ -93,7 +93,7 @@ def trained(
         task,
         prepared.data,
         prepared.triplets,
-        schedule(options, fitting),
+        schedule(options, fitting, options.passes(len(prepared.triplets.query))),
         checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(),
         checkpoint_seconds=fitting.checkpoint_seconds,
         report=fitting.report,

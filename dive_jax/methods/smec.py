@@ -197,7 +197,7 @@ def fit(
     options: AdapterOptions,
     fitting: Fitting,
     *,
-    settings: SmecSettings = SmecSettings(),
+    settings: SmecSettings | None = None,
     name: str = "smec",
 ) -> Fitted:
     """Trains the stages one after the other, all seeds in one compiled program a stage.
@@ -206,7 +206,7 @@ def fit(
       material: Frozen vectors, triplets and judgments.
       options: Width, optimiser; the epochs of all stages together. The basis is the given one.
       fitting: Seeds, checkpoints, report.
-      settings: Rates, selection, memory.
+      settings: Rates, selection, memory; default those of the options.
       name: Name of the method, kept in the artefact.
 
     Returns:
@@ -218,10 +218,13 @@ def fit(
     """
     full_dim = material.full_dim
     options.check_dim(full_dim)
+    settings = settings or SmecSettings(
+        learning_rate=options.smec_learning_rate, rank_reduction=options.rank_reduction
+    )
     ready = prepare(material, dataclasses.replace(options, basis="given"), fitting, relations=True)
     hidden = options.hidden(full_dim)
     stages, relevant = stage_widths(full_dim, options.dim, hidden), most_relevant(ready.data)
-    epochs, done = divided(options.epochs, len(stages)), []
+    epochs, done = divided(options.passes(len(ready.triplets.query)), len(stages)), []
     for t, stage in enumerate(stages):
         todo = task(full_dim, stages[: t + 1], settings, relevant)
         start = _starts(todo, fitting.seeds, done[-1].params) if done else None

@@ -1,6 +1,5 @@
 """Methods that train in stages, one after the other, on one number of epochs."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,7 +64,7 @@ def run_stage(
         stage.task,
         data,
         triplets,
-        schedule(dataclasses.replace(options, epochs=stage.epochs), fitting),
+        schedule(options, fitting, stage.epochs),
         checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(stage.name),
         checkpoint_seconds=fitting.checkpoint_seconds,
         start=stage.start,
