@@ -48,9 +48,8 @@ def _several(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
     try:
         return tuple(kind(word) for word in words)
     except ValueError:
-        raise InputError(
-            f"--{name}: wanted whole numbers with commas between, got {text!r}"
-        ) from None
+        wanted = "whole numbers" if kind is int else "numbers"
+        raise InputError(f"--{name}: wanted {wanted} with commas between, got {text!r}") from None
 
 
 def parse(options: type[Options], arguments: Sequence[str]) -> Options:
@@ -144,6 +143,46 @@ def show(metrics: Mapping[str, Any], folder: str) -> None:
     for line in remarks(metrics):
         print(line)
     print(f"Everything of this run is in {folder}")
+
+
+def show_study(metrics: Mapping[str, Any], folder: str) -> None:
+    """Prints a study: a table a dataset, the paired test of its best two, published figures."""
+    from dive_jax.report.tables import Column, print_table
+    from dive_jax.studies.quantising import TABLE as QUANTISED
+    from dive_jax.studies.quantising import table_rows as quantised_rows
+    from dive_jax.studies.results import TABLE, paired_lines, table_rows
+
+    for dataset, entry in metrics["datasets"].items():
+        queries = entry["queries"]
+        print_table(
+            table_rows(entry["methods"]),
+            TABLE,
+            title=f"{dataset}, {entry['encoder']}, {entry['full_dim']} to {entry['dim']} wide; "
+            f"{queries['test']} queries, {queries['test_unseen']} unseen",
+        )
+        for line in paired_lines(entry["comparisons"]):
+            print(line)
+        print()
+    if len(metrics["datasets"]) > 1:
+        print_table(table_rows(metrics["methods"]), TABLE, title="mean over the datasets")
+        print()
+    if any("quantised" in entry for entry in metrics["datasets"].values()):
+        print_table(quantised_rows(metrics), QUANTISED, title="kept as smaller numbers")
+        print()
+    for label, why in metrics["left_out"].items():
+        print(f"{label} is left out: {why}")
+    for name in ("best", "winners", "dynamics"):
+        if name in metrics:
+            print(f"{name}: {metrics[name]}")
+    if metrics["published"]:
+        columns = [
+            Column("method", "published, with another encoder", align="left"),
+            Column("dim", "width"),
+            Column("ndcg@10", "nDCG@10", 4),
+            Column("recall@10", "Recall@10", 4),
+        ]
+        print_table(metrics["published"], columns)
+    print(f"Everything of this study is in {folder}")
 
 
 def main(

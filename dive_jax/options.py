@@ -221,6 +221,7 @@ class TrainOptions(ComputeOptions, AdapterOptions, TripletOptions, SplitOptions,
     seeds: tuple[int, ...] = setting(
         (2027, 2028, 2029), "Seeds, trained side by side.", low=0, high=2**32 - 1
     )
+    method: str = setting("dive", "Method to train; auto: chosen on held-out training queries.")
     run_dir: str | None = setting(
         None, "Folder of the run; default runs/<dataset>-<encoder>-<dim>.", result=False
     )
@@ -247,14 +248,43 @@ class CompareOptions(TrainOptions):
     datasets: tuple[str, ...] | None = setting(
         None, "Datasets to compare on, with commas between; default --dataset alone."
     )
+    quantised: bool = setting(
+        True, "Score the compressed vectors as float16, int8 and bits too.", result=False
+    )
 
     @property
     def folder(self) -> str:
-        """The comparison's folder."""
+        """The studies' folder: the same for all of them, so that they share what they measure."""
         if self.run_dir:
             return self.run_dir
         names = "-".join(self.datasets or (self.dataset,)).replace("/", "_")
-        return f"runs/compare-{names}-{self.encoder}-{self.dim}" + ("-smoke" if self.smoke else "")
+        return f"runs/studies-{names}-{self.encoder}-{self.dim}" + ("-smoke" if self.smoke else "")
+
+
+STUDIES = (
+    *("compare", "ablation", "select", "heads", "audit", "widths", "dynamics", "backbones"),
+    "unseen",
+)
+"""Names of the studies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(CompareOptions):
+    """Options of `python -m dive_jax.study`."""
+
+    study: str = setting("ablation", "Which study.", choices=STUDIES)
+    encoders: tuple[str, ...] | None = setting(
+        None, "backbones: embeddings to compare, with commas between; default --encoder alone."
+    )
+    widths: tuple[int, ...] = setting(
+        (16, 32, 64, 128, 256, 512), "widths: coordinates kept; the full width comes on top.", low=1
+    )
+    learning_rates: tuple[float, ...] = setting(
+        (1e-4, 2e-4, 5e-4), "audit: rates tried.", above=0
+    )
+    smec_learning_rates: tuple[float, ...] = setting(
+        (1e-6, 5e-6, 2e-5), "audit: rates tried for smec.", above=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

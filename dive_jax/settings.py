@@ -85,19 +85,25 @@ class Checked:
                     )
 
 
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def render(options: Any) -> str:
     """Writes options as the text of a flag file; `cli.parse` of its lines gives them back."""
     lines = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
-        if value is None:
-            continue
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, tuple):
-            value = ",".join(map(str, value))
-        lines.append(f"--{field.name}={value}\n")
+        if value is not None:
+            lines.append(f"--{field.name}={_written(value)}\n")
     return "".join(lines)
+
+
+def _default(field: dataclasses.Field[Any]) -> str | None:
+    """Returns a setting's default as `render` writes it: what runs older than the setting had."""
+    return None if field.default is None else _written(field.default)
 
 
 def differences(options: Any, text: str) -> list[str]:
@@ -115,5 +121,6 @@ def differences(options: Any, text: str) -> list[str]:
     return [
         f"--{field.name}={now.get(field.name, '')} (was {before.get(field.name, 'unset')})"
         for field in dataclasses.fields(options)
-        if field.metadata["result"] and now.get(field.name) != before.get(field.name)
+        if field.metadata["result"]
+        and now.get(field.name) != before.get(field.name, _default(field))
     ]

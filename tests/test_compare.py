@@ -34,9 +34,10 @@ def run(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_files_are_there(run: Path):
-    wanted = {"compare.json", "compare.csv", "compare.md", "compare.png", "options.flags"}
+    wanted = {"compare.json", "compare.csv", "compare.md", "compare.png", "compare.flags"}
+    wanted |= {"quantised.csv", "quantised.md", "quantised.png"}
     assert wanted <= {each.name for each in run.iterdir()}
-    assert (run / "toy" / "curves.png").is_file()
+    assert (run / "compare" / "toy" / "curves.png").is_file()
 
 
 def test_methods_are_listed_as_in_metrics(run: Path):
@@ -65,7 +66,8 @@ def test_dive_is_the_same_as_in_the_main_job(run: Path, root: Path, tmp_path: Pa
     arguments = [*toy.FLAGS, f"--data_root={root}", f"--run_dir={tmp_path / 'run'}", "--epochs=2"]
     assert train.main(arguments) == 0
     alone = json.loads((tmp_path / "run" / "metrics.json").read_text())["methods"]["dive"]
-    beside = json.loads((run / "toy" / "metrics.json").read_text())["methods"]["dive"]
+    told = json.loads((run / "compare.json").read_text())
+    beside = told["datasets"]["toy"]["methods"]["dive"]
     assert alone == beside
 
 
@@ -75,7 +77,8 @@ def test_what_is_finished_is_not_done_again(
     folder = tmp_path / "run"
     shutil.copytree(run, folder)
     (folder / "compare.json").unlink()
-    shutil.rmtree(folder / "toy" / "adapters" / "dive_batch_linear-1")
+    (cell,) = (folder / "cells" / "toy").glob("dive_batch_linear-*")
+    shutil.rmtree(cell / "adapters" / "dive_batch_linear-1")
     stamps = {p: p.stat().st_mtime_ns for p in folder.rglob("adapter.safetensors")}
     assert compare.main(flags(root, folder, "--datasets=toy,other")) == 0
     told = capsys.readouterr()

@@ -44,15 +44,22 @@ def write(
     cut = queries * 2 // 3
     _judgments(folder / "qrels" / "train.tsv", pairs[:cut])
     _judgments(folder / "qrels" / "test.tsv", pairs[cut:])
+    write_store(folder, ENCODER, documents=documents, queries=queries, seed=seed)
+    return folder
+
+
+def write_store(
+    folder: Path, encoder: str, *, documents: int = 60, queries: int = 48, seed: int = 0
+) -> None:
+    """Writes the vectors of one encoder."""
     document, query = vectors(documents, queries, seed)
     save_store(
-        folder / "embeddings" / ENCODER,
-        encoder=ENCODER,
+        folder / "embeddings" / encoder,
+        encoder=encoder,
         documents=Side(tuple(f"d{i}" for i in range(documents)), document),
         queries=Side(tuple(f"q{i}" for i in range(queries)), query),
         details=DETAILS,
     )
-    return folder
 
 
 FLAGS = [

@@ -53,6 +53,9 @@ METHODS: dict[str, Method] = {
 }
 """Every method, references first; the trained ones but the autoencoder need judgments."""
 
+COMPARED = tuple(name for name in METHODS if name != "auto")
+"""The methods of a comparison, unless they are named."""
+
 MAIN = ("frozen", "truncate", "pca", "dive")
 """The methods of the main job, `python -m dive_jax.train`."""
 

@@ -1,5 +1,6 @@
 """One method on one dataset: fitted, scored, and kept, so that nothing is done twice."""
 
+import dataclasses
 import json
 import resource
 from collections.abc import Callable, Sequence
@@ -10,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dive_jax.data.splits import check_manifest, manifest
-from dive_jax.files import write_json, write_text
+from dive_jax.files import write_json
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, load
 from dive_jax.methods.registry import find
 from dive_jax.options import TrainOptions
 from dive_jax.report.plots import PANELS, training_curves
 from dive_jax.scoring import Scores, score
 from dive_jax.studies.folder import versions
+from dive_jax.studies.histories import keep_history
 from dive_jax.studies.job import Job
-from dive_jax.studies.results import compare, history_csv, summarise
+from dive_jax.studies.results import compare, summarise
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.loop import History, Logged
 from dive_jax.types import TwoSided
@@ -63,17 +65,26 @@ def _fit(job: Job, method: str, options: TrainOptions, folder: Path, watch: Watc
         "fingerprint": store.encoder_fingerprint,
         "vectors": store.fingerprint,
     }
+    # Seeds that an earlier start has finished are not trained again, so each set has its own place.
+    at = folder / "checkpoints" / method / "-".join(map(str, options.seeds))
     fitting = Fitting(
         seeds=options.seeds,
         chunk_rows=options.chunk_rows,
-        checkpoints=lambda stage="": Checkpoints(folder / "checkpoints" / method / stage, about),
+        checkpoints=lambda stage="": Checkpoints(at / stage, about),
         checkpoint_seconds=options.checkpoint_seconds,
     )
     if not find(method).seeded:
         return find(method).fit(job.material, options, fitting)
-    with watch.progress(options.epochs, f"training {method}", "epochs") as bar:
+    with watch.progress(_epochs(job, method, options), f"training {method}", "epochs") as bar:
         told = fitting._replace(report=lambda epoch, logged: bar.update(epoch, _told(logged)))
         return find(method).fit(job.material, options, told)
+
+
+def _epochs(job: Job, method: str, options: TrainOptions) -> int:
+    documents = method == "autoencoder"  # of these it trains on, not on triplets
+    return options.passes(
+        len(job.source.ids.document) if documents else len(job.material.triplets.query)
+    )
 
 
 def _fitted(
@@ -82,24 +93,24 @@ def _fitted(
     """Fits a method, or loads what an earlier start has fitted."""
     names = fitted_names(method, options.seeds)
     paths = {seed: folder / "adapters" / name for seed, name in names.items()}
-    if all(path.is_dir() for path in paths.values()):
-        return {seed: load(path) for seed, path in paths.items()}
-    fitted = _fit(job, method, options, folder, watch)
-    if fitted.history:
-        _keep_history(fitted.history, job, method, options, folder)
-        times = {"compile": fitted.compile_seconds, "train": fitted.train_seconds}
-        keep_timing(folder, **{f"{method}_{name}": value for name, value in times.items()})
-    compressors = dict(zip(paths, fitted.compressors, strict=True))
-    for seed, path in paths.items():
-        compressors[seed].save(path)
-    return compressors
+    if missing := [seed for seed, path in paths.items() if not path.is_dir()]:
+        seeds = tuple(int(seed) for seed in missing if seed) or options.seeds
+        todo = dataclasses.replace(options, seeds=seeds)
+        fitted = _fit(job, method, todo, folder, watch)
+        if fitted.history:
+            _keep_history(fitted.history, job, method, todo, folder)
+            times = {"compile": fitted.compile_seconds, "train": fitted.train_seconds}
+            keep_timing(folder, **{f"{method}_{name}": value for name, value in times.items()})
+        for seed, compressor in zip(missing, fitted.compressors, strict=True):
+            compressor.save(paths[seed])
+    return {seed: load(path) for seed, path in paths.items()}
 
 
 def _keep_history(
     history: History, job: Job, method: str, options: TrainOptions, folder: Path
 ) -> None:
     place = folder / "histories" / method
-    write_text(place.with_suffix(".csv"), history_csv(history, options.seeds))
+    keep_history(place.with_suffix(".csv"), history, options.seeds)
     if any(panel.key in history for panel in PANELS):
         title = f"{method}: {job.source.dataset}, {job.source.store.encoder}, {options.dim} wide"
         training_curves(history, place.with_suffix(".png"), title=title)
@@ -164,29 +175,37 @@ def measure(
       folder: Where adapters, scores, checkpoints and histories lie.
       watch: Where to tell how it goes.
     """
-    _keep_split(job, folder)
-    _introduce(job, options, watch)
+    keep_split(job, folder)
+    introduce(job, options, watch)
     scores: dict[str, dict[str, Scores]] = {}
     dims: dict[str, int] = {}
     for method in methods:
-        compressors = _fitted(job, method, options, folder, watch)
-        names = fitted_names(method, options.seeds)
-        scores[method] = {
-            seed: _scored(job, names[seed], each, options, folder)
-            for seed, each in compressors.items()
-        }
-        dims[method] = next(iter(compressors.values())).dim
+        scores[method], dims[method] = measure_one(job, method, options, folder, watch)
     return Cells(scores, dims)
 
 
-def _keep_split(job: Job, folder: Path) -> None:
+def measure_one(
+    job: Job, method: str, options: TrainOptions, folder: Path, watch: Watch
+) -> tuple[dict[str, Scores], int]:
+    """Fits and scores one method; returns its scores by seed, and the coordinates it keeps."""
+    compressors = _fitted(job, method, options, folder, watch)
+    names = fitted_names(method, options.seeds)
+    scores = {
+        seed: _scored(job, names[seed], each, options, folder) for seed, each in compressors.items()
+    }
+    return scores, next(iter(compressors.values())).dim
+
+
+def keep_split(job: Job, folder: Path) -> None:
+    """Writes split.json, or refuses a folder that holds another split."""
     if (folder / "split.json").exists():
         check_manifest(folder / "split.json", job.split)
     else:
         write_json(folder / "split.json", manifest(job.split))
 
 
-def _introduce(job: Job, options: TrainOptions, watch: Watch) -> None:
+def introduce(job: Job, options: TrainOptions, watch: Watch) -> None:
+    """Tells what a dataset holds and what was dropped."""
     dataset = job.source.dataset
     for what, count in (job.source.counts | dict(job.split.counts)).items():
         watch.note(f"{dataset}: {count} {what}")

@@ -6,12 +6,11 @@ from typing import Any
 from dive_jax.artefact import check_encoder
 from dive_jax.files import write_json, write_text
 from dive_jax.methods.protocol import load
-from dive_jax.methods.registry import MAIN
 from dive_jax.options import TrainOptions
 from dive_jax.scoring import Scores
 from dive_jax.sources import parts
 from dive_jax.studies.cells import Cells, describe, fitted_names, score_compressor
-from dive_jax.studies.experiment import PAIRS
+from dive_jax.studies.experiment import methods_of, pairs_of
 from dive_jax.studies.job import Job, prepare
 from dive_jax.studies.results import per_query_csv
 from dive_jax.types import InputError
@@ -54,7 +53,7 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
     store = job.source.store
     scores: dict[str, dict[str, Scores]] = {}
     dims: dict[str, int] = {}
-    for method in MAIN:
+    for method in methods_of(before):
         scores[method] = {}
         for seed, name in fitted_names(method, before.seeds).items():
             compressor = load(folder / "adapters" / name)
@@ -66,7 +65,8 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
             )
             scores[method][seed] = score_compressor(job, compressor, now.chunk_rows)
             dims[method] = compressor.dim
-    metrics = describe(job, now, Cells(scores, dims), PAIRS)
+    metrics = describe(job, now, Cells(scores, dims), pairs_of(before))
+    metrics["method"] = before.method
     write_text(out / "per_query.csv", per_query_csv(scores, job.unseen))
     write_json(out / "metrics.json", metrics)
     return metrics

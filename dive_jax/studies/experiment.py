@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dive_jax.files import replacing, write_json, write_text
-from dive_jax.methods.registry import MAIN as METHODS
+from dive_jax.methods.registry import find
 from dive_jax.models.residual import held_parameters, published_parameters
 from dive_jax.options import TrainOptions
 from dive_jax.sources import check_at_hand, parts
@@ -16,19 +16,36 @@ from dive_jax.studies.folder import check_folder, claimed
 from dive_jax.studies.job import Job, prepare
 from dive_jax.studies.results import joined, per_query_csv
 
-PAIRS = tuple(("dive", name) for name in METHODS if name != "dive")
-"""Differences that are tested."""
+RESIDUAL = ("dive", "dive_principal", "dive_batch")
+"""Methods whose adapter is DIVE's, and whose parameters are counted as it counts."""
+
+REFERENCES = ("frozen", "truncate", "pca")
+"""What every adapter is measured beside."""
+
+
+def methods_of(options: TrainOptions) -> tuple[str, ...]:
+    """Returns the references, then the method that is trained."""
+    find(options.method)
+    return (*(name for name in REFERENCES if name != options.method), options.method)
+
+
+def pairs_of(options: TrainOptions) -> list[tuple[str, str]]:
+    """Returns the differences that are tested."""
+    return [(options.method, name) for name in methods_of(options) if name != options.method]
 
 
 def _run_part(job: Job, options: TrainOptions, folder: Path, watch: Watch) -> dict[str, Any]:
     """Fits, scores and keeps the results of one dataset."""
     began = time.perf_counter()
-    cells = measure(job, METHODS, options, folder, watch)
-    metrics = describe(job, options, cells, PAIRS)
-    metrics["parameters"] = _parameters(options, job.source.store.dim)
-    for kept, name in (("dive.csv", "history.csv"), ("dive.png", "training.png")):
-        with replacing(folder / name) as aside:
-            shutil.copyfile(folder / "histories" / kept, aside)
+    cells = measure(job, methods_of(options), options, folder, watch)
+    metrics = describe(job, options, cells, pairs_of(options))
+    metrics["method"] = options.method
+    if options.method in RESIDUAL:
+        metrics["parameters"] = _parameters(options, job.source.store.dim)
+    for end, name in ((".csv", "history.csv"), (".png", "training.png")):
+        if (kept := folder / "histories" / f"{options.method}{end}").is_file():
+            with replacing(folder / name) as aside:
+                shutil.copyfile(kept, aside)
     write_text(folder / "per_query.csv", per_query_csv(cells.scores, job.unseen))
     keep_timing(folder, wall=time.perf_counter() - began)
     write_json(folder / "metrics.json", metrics)

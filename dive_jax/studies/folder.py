@@ -17,6 +17,7 @@ from dive_jax.settings import differences, render
 from dive_jax.types import InputError
 
 _LOCK = ".lock"
+_CELLS = "cells"
 _PACKAGES = ("dive_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -38,16 +39,18 @@ def environment() -> dict[str, Any]:
     }
 
 
-def check_folder(folder: Path, options: Any) -> None:
+def check_folder(folder: Path, options: Any, flags: str = "options.flags") -> None:
     """Raises `InputError` if a folder cannot become, or go on as, the folder of these options.
 
     Args:
       folder: The run's folder; may not exist yet.
       options: The run's options.
+      flags: File of the options. A folder of studies has one a study, for its studies share what
+        they measure.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--run_dir: {folder} is a file; name a folder")
-    path = folder / "options.flags"
+    path = folder / flags
     if path.exists():
         if changed := differences(options, path.read_text(encoding="utf-8")):
             raise InputError(
@@ -55,33 +58,38 @@ def check_folder(folder: Path, options: Any) -> None:
                 "give those again, or another --run_dir"
             )
     elif folder.exists() and any(each.name != _LOCK for each in folder.iterdir()):
-        raise InputError(
-            f"--run_dir: {folder} has files but no options.flags, so it is no run's folder; "
-            "name another"
-        )
+        shared = flags != "options.flags" and (folder / _CELLS).is_dir()
+        if not shared:
+            raise InputError(
+                f"--run_dir: {folder} has files but no {flags}, so it is no run's folder; "
+                "name another"
+            )
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, options: Any, warn: Callable[[str], None]) -> Iterator[None]:
+def claimed(
+    folder: Path, options: Any, warn: Callable[[str], None], flags: str = "options.flags"
+) -> Iterator[None]:
     """Holds a run's folder for this process, and ties it to its options and machine.
 
     Args:
       folder: The run's folder, made when missing.
-      options: The run's options; written to options.flags.
+      options: The run's options.
       warn: Told when the machine or the versions are not those the run began with.
+      flags: File that the options are written to.
 
     Raises:
       InputError: As `check_folder` does, or if another process holds the folder.
     """
-    check_folder(folder, options)
+    check_folder(folder, options, flags)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / _LOCK, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"{folder}: another process is working in this run folder") from None
-        if not (folder / "options.flags").exists():
-            write_text(folder / "options.flags", render(options))
+        if not (folder / flags).exists():
+            write_text(folder / flags, render(options))
         _same_environment(folder, warn)
         yield
 

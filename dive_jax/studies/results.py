@@ -140,19 +140,6 @@ def per_query_csv(scores: Mapping[str, Mapping[str, Scores]], unseen: Sequence[s
     return text.getvalue()
 
 
-def history_csv(history: Mapping[str, np.ndarray], seeds: Sequence[int]) -> str:
-    """Writes what was logged as CSV: epoch (from 1), seed, then one column a value."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["epoch", "seed", *history])
-    epochs = len(next(iter(history.values())))
-    for epoch in range(epochs):
-        for index, seed in enumerate(seeds):
-            values = [f"{column[epoch, index]:.9g}" for column in history.values()]
-            writer.writerow([epoch + 1, seed, *values])
-    return text.getvalue()
-
-
 def paired_lines(comparisons: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Returns one line a tested difference."""
     return [
@@ -171,10 +158,11 @@ def remarks(metrics: Mapping[str, Any]) -> list[str]:
     ]
     lines += paired_lines(metrics["comparisons"])
     methods = metrics["methods"]
-    main = methods["dive"]["ndcg@10"]["mean"]
-    better = [name for name, entry in methods.items() if entry["ndcg@10"]["mean"] > main]
-    if better:
-        lines.append(f"warning: dive scores below {', '.join(better)} on these queries")
+    main = metrics.get("method", "dive")
+    least = methods[main]["ndcg@10"]["mean"]
+    better = [name for name, entry in methods.items() if entry["ndcg@10"]["mean"] > least]
+    if better and main != "frozen":
+        lines.append(f"warning: {main} scores below {', '.join(better)} on these queries")
     if sizes := metrics.get("parameters"):
         lines.append(
             f"parameters: {sizes['published']:,} as published, {sizes['held']:,} held in training, "

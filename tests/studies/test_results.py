@@ -71,12 +71,3 @@ def test_csv_files_hold_every_digit():
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["query_id"], row["seed"], row["unseen"]) == ("a", "1", "1")
     assert float(row["ndcg@10"]) == 1 / 3
-    history = {"loss": np.array([[0.1, 0.2], [0.3, 0.4]], np.float32)}
-    rows = list(csv.DictReader(io.StringIO(results.history_csv(history, [5, 6]))))
-    assert [(row["epoch"], row["seed"]) for row in rows] == [
-        ("1", "5"),
-        ("1", "6"),
-        ("2", "5"),
-        ("2", "6"),
-    ]
-    assert np.float32(rows[3]["loss"]) == np.float32(0.4)

@@ -1,0 +1,213 @@
+"""What each study measures: rows in, a table out. Values that the papers leave open are here."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from dive_jax.methods.registry import COMPARED, MAIN, find
+from dive_jax.options import CompareOptions, StudyOptions, TrainOptions
+from dive_jax.studies.rows import Measured, Row
+
+SELECTED: dict[str, tuple[Any, ...]] = {
+    "margin": (0.3, 0.5, 0.7, 0.9),
+    "view_weight": (0.001, 0.01, 0.1),
+    "geometry_weight": (1.0, 10.0, 100.0),
+    "temperature": (0.05, 0.1, 0.2),
+    "heads": (2, 4, 8),
+}
+"""Values tried of each setting, one at a time around the given ones."""
+
+HEADS = (2, 4, 8)
+
+TRAINED = (
+    *("autoencoder", "matryoshka_adaptor", "search_adaptor", "smec", "dive_mlp"),
+    *("dive_batch", "dive_batch_linear"),
+)
+"""Methods whose learning rate is audited; dive's is fixed."""
+
+
+Ask: TypeAlias = Callable[[Sequence[Row], str], Measured]
+"""Measures rows on the study's datasets, under a name of its own within the study ("" for none)."""
+
+
+class Outcome(NamedTuple):
+    """What a study found.
+
+    Attributes:
+      table: Its table.
+      told: What else its JSON file holds.
+    """
+
+    table: Measured
+    told: dict[str, Any]
+
+
+Plan: TypeAlias = Callable[[Any, Ask], Outcome]
+"""Takes the options of the command, and what measures."""
+
+
+def methods_of(options: CompareOptions, default: Sequence[str] = COMPARED) -> tuple[str, ...]:
+    """Returns the methods of a study, in the order of the registry unless they are named."""
+    chosen = options.methods or tuple(default)
+    for name in chosen:
+        find(name)
+    return chosen
+
+
+def _row(label: str, options: StudyOptions, **settings: Any) -> Row:
+    return Row(label, options.method, dataclasses.replace(options, **settings))
+
+
+def compare(options: CompareOptions, ask: Ask) -> Outcome:
+    """Every method under the same settings."""
+    return Outcome(ask([Row(name, name, options) for name in methods_of(options)], ""), {})
+
+
+def ablation(options: StudyOptions, ask: Ask) -> Outcome:
+    """The full method, and without each of its parts."""
+    rows = [
+        _row("full", options),
+        _row("no self-limiting", options, self_limiting=False),
+        _row("no contrast", options, view_weight=0.0),
+        _row("no geometry", options, geometry_weight=0.0),
+        _row("no heads", options, heads=1),
+    ]
+    return Outcome(ask(rows, ""), {})
+
+
+def select(options: StudyOptions, ask: Ask) -> Outcome:
+    """Margin, weights, temperature and heads, one at a time around the given settings."""
+    rows = [_row("as given", options)]
+    for name, values in SELECTED.items():
+        given = options.wanted_lead if name == "margin" else getattr(options, name)
+        rows += [
+            _row(f"{name} = {value:g}", options, **{name: value})
+            for value in values
+            if value != given
+        ]
+    table = ask(rows, "")
+    best = max(table.means, key=lambda label: table.means[label]["ndcg@10"]["mean"])
+    return Outcome(table, {"best": best})
+
+
+def heads(options: StudyOptions, ask: Ask) -> Outcome:
+    """The number of heads."""
+    return Outcome(ask([_row(f"{count} heads", options, heads=count) for count in HEADS], ""), {})
+
+
+def _rates(method: str, options: StudyOptions) -> tuple[str, tuple[float, ...]]:
+    if method == "smec":
+        return "smec_learning_rate", options.smec_learning_rates
+    return "learning_rate", options.learning_rates
+
+
+def audit(options: StudyOptions, ask: Ask) -> Outcome:
+    """Three learning rates a method on validation queries, then the winners on test queries."""
+    methods = methods_of(options)
+    audited = [name for name in methods if name in TRAINED]
+    trying = dataclasses.replace(options, protocol="select")
+    tried = {
+        f"{method}, {rate:g}": (method, name, rate)
+        for method in audited
+        for name, rates in (_rates(method, options),)
+        for rate in rates
+    }
+    rows = [
+        Row(label, method, dataclasses.replace(trying, **{name: rate}))
+        for label, (method, name, rate) in tried.items()
+    ]
+    told: dict[str, Any] = {"winners": {}}
+    settings: dict[str, dict[str, float]] = {}
+    if rows:
+        validation = ask(rows, "validation")
+        told["validation"] = validation.means
+        for method in audited:
+            labels = [each for each in validation.means if tried[each][0] == method]
+            won = max(labels, key=lambda each: validation.means[each]["ndcg@10"]["mean"])
+            _, name, rate = tried[won]
+            settings[method] = {name: rate}
+            told["winners"][method] = rate
+    final = dataclasses.replace(options, protocol="final")
+    rows = [
+        Row(name, name, dataclasses.replace(final, **settings.get(name, {}))) for name in methods
+    ]
+    return Outcome(ask(rows, "test"), told)
+
+
+def widths(options: StudyOptions, ask: Ask) -> Outcome:
+    """Every method at every width; of the heads as many as fit."""
+    rows = []
+    for name in methods_of(options):
+        for width in () if name == "frozen" else (*options.widths, None):
+            adapt = functools.partial(_narrowed, width=width)
+            rows.append(Row(f"{name} {width or 'full'}", name, options, adapt))
+        if name == "frozen":
+            rows.append(Row(name, name, options))
+    return Outcome(ask(rows, ""), {})
+
+
+def _narrowed(options: TrainOptions, full_dim: int, *, width: int | None) -> TrainOptions:
+    dim = width or full_dim
+    return dataclasses.replace(options, dim=dim, heads=max(1, min(options.heads, full_dim // dim)))
+
+
+def dynamics(options: StudyOptions, ask: Ask) -> Outcome:
+    """How training falls silent, epoch by epoch, beside where it starts."""
+    return Outcome(
+        ask([_row(options.method, options), Row("truncate", "truncate", options)], ""), {}
+    )
+
+
+def unseen(options: StudyOptions, ask: Ask) -> Outcome:
+    """What early stopping, the dial and a linear adapter do for documents nobody trained on."""
+    ways = {
+        "": {},
+        ", stopped on unseen": {"early_stopping": "unseen"},
+        ", stopped on validation": {"early_stopping": "validation"},
+        ", dial": {"dial": "validation"},
+        ", stopped on unseen, dial": {"early_stopping": "unseen", "dial": "validation"},
+    }
+    chosen = methods_of(options, ("dive_principal", "dive_batch", "dive_batch_linear"))
+    rows = [Row(name, name, options) for name in ("frozen", "truncate", "pca")]
+    rows += [
+        Row(name + words, name, dataclasses.replace(options, **settings))
+        for name in chosen
+        for words, settings in ways.items()
+    ]
+    return Outcome(ask(rows, ""), {})
+
+
+def backbones(options: StudyOptions, ask: Ask) -> Outcome:
+    """The main methods on vectors of several encoders of one collection."""
+    parts = {}
+    for encoder in options.encoders or (options.encoder,):
+        changed = dataclasses.replace(options, encoder=encoder)
+        rows = [Row(name, name, changed) for name in methods_of(options, MAIN)]
+        parts[encoder] = ask(rows, encoder)
+    first = next(iter(parts.values()))
+    datasets = {
+        f"{dataset}, {encoder}": entry
+        for encoder, part in parts.items()
+        for dataset, entry in part.datasets.items()
+    }
+    folders = {
+        f"{dataset}, {encoder}": entry
+        for encoder, part in parts.items()
+        for dataset, entry in part.folders.items()
+    }
+    return Outcome(first._replace(datasets=datasets, folders=folders), {})
+
+
+PLANS: dict[str, Plan] = {
+    "compare": compare,
+    "ablation": ablation,
+    "select": select,
+    "heads": heads,
+    "audit": audit,
+    "widths": widths,
+    "dynamics": dynamics,
+    "backbones": backbones,
+    "unseen": unseen,
+}
+"""Every study by name."""
