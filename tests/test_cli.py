@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dive_jax import cli
-from dive_jax.options import CompareOptions, CompressOptions, EvaluateOptions, TrainOptions
+from dive_jax.options import (
+    STUDIES,
+    CompareOptions,
+    CompressOptions,
+    EvaluateOptions,
+    StudyOptions,
+    TrainOptions,
+)
 from dive_jax.settings import differences, render
 from dive_jax.types import InputError, TrainingError
 
@@ -49,8 +56,9 @@ def test_rendered_options_are_a_flag_file(tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: path.stem)
 def test_every_launch_file_parses_and_says_what_it_is(path: Path):
-    options = CompareOptions if path.stem == "compare" else TrainOptions
-    assert cli.parse(options, [f"--flagfile={path}"]).dataset
+    options = StudyOptions if path.stem in STUDIES else TrainOptions
+    parsed = cli.parse(options, [f"--flagfile={path}"])
+    assert getattr(parsed, "study", path.stem) in (path.stem, StudyOptions().study)
     comment = [line for line in path.read_text().splitlines() if line.startswith("#")]
     assert len(comment) >= 3
     assert any("Needs:" in line for line in comment)
@@ -66,6 +74,7 @@ def test_all_launch_files_are_there():
         "cqadupstack",
         "nfcorpus",
         "scidocs",
+        *STUDIES,
     ]
     assert set(wanted) <= {path.stem for path in FLAG_FILES}
 
