@@ -1,5 +1,6 @@
 """The Python face: plain arrays and judgments in, a compressor out."""
 
+import functools
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,17 @@ import numpy as np
 
 from dive_jax.data.arrays import check_rows
 from dive_jax.data.beir import text_digest
+from dive_jax.data.holdout import Pool, hold_out
 from dive_jax.data.judgments import make_judgments
 from dive_jax.data.qrels import judged
 from dive_jax.data.triplets import make_triplets
 from dive_jax.methods.protocol import Compressor, Fitting, Material
 from dive_jax.methods.registry import find
-from dive_jax.options import AdapterOptions, TripletOptions
+from dive_jax.options import AdapterOptions, SplitOptions, TripletOptions
 from dive_jax.types import InputError, Triplets, TwoSided
 
 _DRAWING = ("negatives_per_positive", "triplet_seed")
+_SPLIT_SEED = SplitOptions().split_seed
 _NONE = np.zeros(0, np.int32)
 
 
@@ -88,14 +91,15 @@ def fit(
       qrels: query -> document -> gain; keys are ids, or row numbers where no ids are given. A gain
         above 0 means relevant.
       dim: Coordinates kept.
-      method: Name of a method: dive, pca, truncate or frozen.
+      method: Name of a method, such as dive, pca or dive_batch; auto tries several on queries held
+        out of `qrels`, and fits the best.
       seed: Seed of the training.
       query_ids: Ids of the rows of `queries`.
       document_ids: Ids of the rows of `documents`.
       document_texts: Texts of the documents; those identical to a relevant one are never negatives.
       encoder: Name of the encoder, kept in the result.
       **options: Settings of `dive_jax.options.AdapterOptions` and `TripletOptions` but
-        `negatives`, such as margin=0.5, basis="principal" or epochs=20.
+        `negatives`, such as margin=0.5, basis="principal", epochs=20 or early_stopping="unseen".
 
     Returns:
       A compressor: `compress(x, side=...)`, `save(path)`, `load(path)`.
@@ -126,7 +130,6 @@ def fit(
         raise InputError(f"queries and documents: wanted one width, got {widths}")
     material = Material(vectors, Triplets(_NONE, _NONE, _NONE), encoder, "", {})
     if find(method).seeded:
-        adapter.check_width(material.full_dim)
         known = _known(qrels, ids, TwoSided(query=query_ids, document=document_ids))
         material = _with_judgments(material, known, ids, document_texts, TripletOptions(**drawing))
     fitted = find(method).fit(material, adapter, Fitting(seeds=(seed,)))
@@ -140,7 +143,7 @@ def _with_judgments(
     texts: Sequence[str] | None,
     options: TripletOptions,
 ) -> Material:
-    """Adds triplets and judgments by row."""
+    """Adds triplets and judgments by row, and how queries are held out of them."""
     trained = judged(qrels)
     digests = None
     if texts is not None:
@@ -158,4 +161,16 @@ def _with_judgments(
         seed=options.triplet_seed,
         **rows,
     )
-    return material._replace(triplets=triplets, judgments=make_judgments(trained, qrels, **rows))
+    judgments = make_judgments(trained, qrels, **rows)
+    pool = Pool(
+        "qrels",
+        trained,
+        qrels,
+        ids,
+        TwoSided(query=rows["query_rows"], document=rows["document_rows"]),
+        triplets,
+        judgments,
+        _SPLIT_SEED,
+    )
+    held = functools.cache(functools.partial(hold_out, pool))
+    return material._replace(triplets=triplets, judgments=judgments, hold_out=held)

@@ -38,8 +38,10 @@ def rotation(material: Material, chunk_rows: int) -> Float[np.ndarray, "full_dim
       chunk_rows: Documents held at once.
 
     Returns:
-      Orthonormal rows, float32.
+      Orthonormal rows, float32; those that the material knows already, if it does.
     """
+    if material.axes is not None:
+        return material.axes
     moment = _moment(material, chunk_rows)
     return principal_axes(uncentred(moment)).axes.astype(np.float32)
 

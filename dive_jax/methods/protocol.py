@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from dive_jax import artefact as files
 from dive_jax import forms
 from dive_jax.artefact import Artefact
+from dive_jax.data.holdout import Held
 from dive_jax.data.judgments import Judgments
 from dive_jax.numerics.vectors import unit
 from dive_jax.options import AdapterOptions
@@ -35,6 +36,9 @@ class Material(NamedTuple):
       fingerprint: Fingerprint of the encoder.
       judgments: Who is relevant for whom, for methods that rank the whole batch; None if unknown.
       about: What else an artefact tells of its origin, such as the dataset.
+      hold_out: Holds queries out of those that train, to choose on, by kind (unseen, validation);
+        raises `InputError` where that is impossible. None without judgments.
+      axes: The documents' principal axes where they are known already; see `pca.rotation`.
     """
 
     vectors: TwoSided
@@ -43,6 +47,8 @@ class Material(NamedTuple):
     fingerprint: str
     about: dict[str, Any]
     judgments: Judgments | None = None
+    hold_out: Callable[[str], Held] | None = None
+    axes: Float[np.ndarray, "full_dim full_dim"] | None = None
 
     @property
     def full_dim(self) -> int:
@@ -73,6 +79,10 @@ class Fitting(NamedTuple):
       checkpoints: Makes the store of training states, of one stage where a method has several.
       checkpoint_seconds: Least time between two checkpoints.
       report: Called after every epoch.
+      note: Takes one line on what was decided.
+      validate: Compressor -> its score on held-out queries, higher is better; then training stops
+        early and keeps the best epoch. None trains all epochs.
+      epochs: Epochs to train at most; None as many as the options say.
     """
 
     seeds: tuple[int, ...] = (2027,)
@@ -80,6 +90,9 @@ class Fitting(NamedTuple):
     checkpoints: Callable[..., Checkpoints] | None = None
     checkpoint_seconds: float = 5.0
     report: Report | None = None
+    note: Callable[[str], None] | None = None
+    validate: "Callable[[Compressor], float] | None" = None
+    epochs: int | None = None
 
 
 class Fitted(NamedTuple):
@@ -87,15 +100,18 @@ class Fitted(NamedTuple):
 
     Attributes:
       compressors: One a seed; a single one for a method without chance.
-      history: Logged values by epoch and seed; empty without training.
+      history: Logged values by epoch and seed; empty without training. Where a first training has
+        chosen something, these are of the second, on everything.
       compile_seconds: Time spent compiling.
       train_seconds: Time spent training, in this process.
+      first_history: Logged values of the first training; None if there was but one.
     """
 
     compressors: list["Compressor"]
     history: History
     compile_seconds: float = 0.0
     train_seconds: float = 0.0
+    first_history: History | None = None
 
 
 Fit: TypeAlias = Callable[[Material, AdapterOptions, Fitting], Fitted]
@@ -108,10 +124,16 @@ class Method(NamedTuple):
     Attributes:
       fit: Fits it.
       seeded: Whether it gives one compressor a seed; else it gives one.
+      tunes: Which options of `TuningOptions` it heeds, early_stopping and dial; see
+        `methods.tuning`.
+      check: Material and options -> nothing; cheap, and raises `InputError` for what `fit` would
+        refuse: an impossible width, no query to hold out. None if nothing can be wrong.
     """
 
     fit: Fit
     seeded: bool
+    tunes: tuple[str, ...] = ()
+    check: Callable[[Material, AdapterOptions], object] | None = None
 
 
 @functools.partial(jax.jit, static_argnames=("form", "dim", "normalized"))
@@ -186,6 +208,15 @@ class Compressor:
         size = min(chunk_rows, max(rows, 1))
         for first in range(start, rows, size) or (0,):
             yield self._chunk(vectors[first : first + size], first, size)
+
+    def sides(self, chunk_rows: int = _ROWS) -> TwoSided:
+        """Returns `compress` of each side as a function of vectors alone."""
+        return TwoSided(
+            *(
+                functools.partial(self.compress, side=side, chunk_rows=chunk_rows)
+                for side in TwoSided._fields
+            )
+        )
 
     def _check(self, vectors: Any, side: str) -> None:
         sides = self.artefact.meta["sides"]

@@ -2,9 +2,11 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from dive_jax.methods import (
+    auto,
     autoencoder,
     dive,
     dive_mlp,
@@ -15,6 +17,7 @@ from dive_jax.methods import (
     smec,
 )
 from dive_jax.methods.protocol import Fit, Fitted, Fitting, Material, Method
+from dive_jax.methods.tuning import FLAGS, held_kind, held_out, tuned
 from dive_jax.options import AdapterOptions
 from dive_jax.types import InputError
 
@@ -28,33 +31,71 @@ def _with(fit: Fit, **settings: Any) -> Fit:
     return fixed
 
 
-def _dive(name: str, **settings: Any) -> Method:
-    return Method(_with(functools.partial(dive.fit, name=name), **settings), seeded=True)
+def _narrow(material: Material, options: AdapterOptions) -> None:
+    options.check_dim(material.full_dim)
 
 
-def _linear(name: str, **settings: Any) -> Method:
-    return Method(_with(functools.partial(dive.fit_linear, name=name), **settings), seeded=True)
+def _headed(material: Material, options: AdapterOptions) -> None:
+    options.check_width(material.full_dim)
+
+
+def _plain(fit: Fit, *, seeded: bool = False) -> Method:
+    return Method(fit, seeded, check=_narrow)
+
+
+def _trained(
+    name: str,
+    fit: Fit,
+    *,
+    tunes: tuple[str, ...] = (),
+    width: Callable[[Material, AdapterOptions], None] = _narrow,
+    **settings: Any,
+) -> Method:
+    """Returns a trained method that heeds some of the tuning options, and notes those it does not.
+
+    Args:
+      name: Of the method.
+      fit: Trains it in one go.
+      tunes: Which of `tuning.FLAGS` it heeds.
+      width: Refuses an impossible width.
+      **settings: Its own, whatever the options say of them.
+    """
+
+    def check(material: Material, options: AdapterOptions) -> None:
+        width(material, options)
+        if (kind := held_kind(options, tunes)) is not None:
+            held_out(material, kind)
+
+    return Method(_with(tuned(fit, name, tunes), **settings), True, tunes, check)
+
+
+def _dive(name: str, fit: Any = dive.fit, **settings: Any) -> Method:
+    named = functools.partial(fit, name=name)
+    return _trained(name, named, tunes=FLAGS, width=_headed, **settings)
 
 
 METHODS: dict[str, Method] = {
     "frozen": Method(linear.frozen, seeded=False),
-    "truncate": Method(linear.truncate, seeded=False),
-    "random_projection": Method(linear.random_projection, seeded=True),
-    "pca": Method(pca.fit, seeded=False),
-    "autoencoder": Method(autoencoder.fit, seeded=True),
-    "matryoshka_adaptor": Method(_with(matryoshka_adaptor.fit, basis="given"), seeded=True),
-    "search_adaptor": Method(_with(search_adaptor.fit, basis="given"), seeded=True),
-    "smec": Method(smec.fit, seeded=True),
-    "dive_mlp": Method(dive_mlp.fit, seeded=True),
-    "dive": Method(dive.fit, seeded=True),
+    "truncate": _plain(linear.truncate),
+    "random_projection": _plain(linear.random_projection, seeded=True),
+    "pca": _plain(pca.fit),
+    "autoencoder": _trained("autoencoder", autoencoder.fit, tunes=FLAGS[:1]),
+    "matryoshka_adaptor": _trained("matryoshka_adaptor", matryoshka_adaptor.fit, basis="given"),
+    "search_adaptor": _trained("search_adaptor", search_adaptor.fit, tunes=FLAGS, basis="given"),
+    "smec": _trained("smec", smec.fit),
+    "dive_mlp": _trained("dive_mlp", dive_mlp.fit, tunes=FLAGS[:1]),
+    "dive": _dive("dive"),
     "dive_principal": _dive("dive_principal", basis="principal"),
     "dive_batch": _dive("dive_batch", basis="principal", ranking="batch"),
-    "dive_batch_linear": _linear("dive_batch_linear", basis="principal", ranking="batch"),
+    "dive_batch_linear": _dive(
+        "dive_batch_linear", dive.fit_linear, basis="principal", ranking="batch"
+    ),
+    "auto": Method(auto.fit, seeded=True, check=auto.check),
 }
 """Every method, references first; the trained ones but the autoencoder need judgments."""
 
-COMPARED = tuple(name for name in METHODS if name != "auto")
-"""The methods of a comparison, unless they are named."""
+COMPARED = tuple(name for name in METHODS if name != auto.NAME)
+"""The methods of a comparison unless others are named: all that are methods of their own."""
 
 MAIN = ("frozen", "truncate", "pca", "dive")
 """The methods of the main job, `python -m dive_jax.train`."""

@@ -1,5 +1,6 @@
 """What the trained methods share: the rows that train, the schedule, and folding a rotation."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Data, Relations
 from dive_jax.training.epoch import Params, Schedule, Start, Task
-from dive_jax.training.loop import train
+from dive_jax.training.loop import Stopping, train
 from dive_jax.types import InputError, Triplets
 
 
@@ -85,24 +86,35 @@ def trained(
     Args:
       task: What is trained.
       prepared: What it is trained on.
-      options: The schedule's settings.
-      fitting: Seeds, checkpoints, report.
+      options: The schedule's settings, and the patience of early stopping.
+      fitting: Seeds, checkpoints, report; epochs at most, and the score that stops early.
       artefact: Parameters, what was carried, seed -> artefact.
     """
+
+    def compressors(ends: Sequence[Start]) -> list[Compressor]:
+        return [
+            Compressor(artefact(end.params, end.carried, seed))
+            for end, seed in zip(ends, fitting.seeds, strict=True)
+        ]
+
+    stopping = None
+    if (validate := fitting.validate) is not None:
+        stopping = Stopping(
+            lambda ends: np.array([validate(each) for each in compressors(ends)]), options.patience
+        )
+    epochs = options.passes(len(prepared.triplets.query))
     done = train(
         task,
         prepared.data,
         prepared.triplets,
-        schedule(options, fitting, options.passes(len(prepared.triplets.query))),
+        schedule(options, fitting, min(epochs, fitting.epochs or epochs)),
         checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(),
         checkpoint_seconds=fitting.checkpoint_seconds,
+        stopping=stopping,
         report=fitting.report,
     )
-    compressors = [
-        Compressor(artefact(*each))
-        for each in zip(done.params, done.carried, fitting.seeds, strict=True)
-    ]
-    return Fitted(compressors, done.history, done.compile_seconds, done.train_seconds)
+    ends = [Start(*each) for each in zip(done.params, done.carried, strict=True)]
+    return Fitted(compressors(ends), done.history, done.compile_seconds, done.train_seconds)
 
 
 def module_task(make: Any, loss: Any) -> Task:

@@ -14,6 +14,7 @@ from dive_jax.data.splits import check_manifest, manifest
 from dive_jax.files import write_json
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, load
 from dive_jax.methods.registry import find
+from dive_jax.methods.tuning import held_kind
 from dive_jax.options import TrainOptions
 from dive_jax.report.plots import PANELS, training_curves
 from dive_jax.scoring import Scores, score
@@ -23,7 +24,6 @@ from dive_jax.studies.job import Job
 from dive_jax.studies.results import compare, summarise
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.loop import History, Logged
-from dive_jax.types import TwoSided
 
 FORMAT_VERSION = 1
 
@@ -50,6 +50,11 @@ def _told(logged: Logged) -> str:
     return ", ".join(terms)
 
 
+def joint_seeds(method: str, options: TrainOptions) -> bool:
+    """Says whether a method's seeds decide together, so that one more changes what all become."""
+    return method == "auto" or held_kind(options, find(method).tunes) is not None
+
+
 def fitted_names(method: str, seeds: tuple[int, ...]) -> dict[str, str]:
     """Returns seed -> name of a fitted method's files; the seed is empty without chance."""
     if not find(method).seeded:
@@ -72,6 +77,7 @@ def _fit(job: Job, method: str, options: TrainOptions, folder: Path, watch: Watc
         chunk_rows=options.chunk_rows,
         checkpoints=lambda stage="": Checkpoints(at / stage, about),
         checkpoint_seconds=options.checkpoint_seconds,
+        note=watch.note,
     )
     if not find(method).seeded:
         return find(method).fit(job.material, options, fitting)
@@ -93,16 +99,24 @@ def _fitted(
     """Fits a method, or loads what an earlier start has fitted."""
     names = fitted_names(method, options.seeds)
     paths = {seed: folder / "adapters" / name for seed, name in names.items()}
-    if missing := [seed for seed, path in paths.items() if not path.is_dir()]:
+    missing = [seed for seed, path in paths.items() if not path.is_dir()]
+    if missing and joint_seeds(method, options):
+        missing = list(paths)
+    if missing:
         seeds = tuple(int(seed) for seed in missing if seed) or options.seeds
         todo = dataclasses.replace(options, seeds=seeds)
         fitted = _fit(job, method, todo, folder, watch)
         if fitted.history:
             _keep_history(fitted.history, job, method, todo, folder)
+        if fitted.first_history:
+            place = folder / "histories" / f"{method}-validation.csv"
+            keep_history(place, fitted.first_history, todo.seeds)
+        if fitted.train_seconds:
             times = {"compile": fitted.compile_seconds, "train": fitted.train_seconds}
             keep_timing(folder, **{f"{method}_{name}": value for name, value in times.items()})
         for seed, compressor in zip(missing, fitted.compressors, strict=True):
-            compressor.save(paths[seed])
+            if not paths[seed].is_dir():
+                compressor.save(paths[seed])
     return {seed: load(path) for seed, path in paths.items()}
 
 
@@ -127,15 +141,11 @@ def keep_timing(folder: Path, **seconds: float) -> None:
 
 def score_compressor(job: Job, compressor: Compressor, chunk_rows: int) -> Scores:
     """Scores one compressor on the job's queries."""
-
-    def side(name: str) -> Callable[[Any], Any]:
-        return lambda rows: compressor.compress(rows, side=name, chunk_rows=chunk_rows)
-
     return score(
         job.source.vectors,
         job.source.ids,
         job.scored,
-        compress=TwoSided(query=side("query"), document=side("document")),
+        compress=compressor.sides(chunk_rows),
         chunk_rows=chunk_rows,
     )
 

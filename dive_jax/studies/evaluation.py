@@ -47,7 +47,7 @@ def evaluate(run: Path, before: TrainOptions, now: TrainOptions, out: Path) -> d
             f"--split and --judgments: this run was trained under {before.split}, "
             f"{before.judgments}; another split of {now.dataset} would score queries that trained"
         )
-    job = prepare(now, now.dataset)
+    job = prepare(now, now.dataset, ())
     if foreign:
         job = _as_foreign(job)
     store = job.source.store

@@ -86,7 +86,7 @@ def run(options: TrainOptions, folder: Path, watch: Watch) -> dict[str, Any]:
     check_at_hand(options.dataset, options.root)
     datasets = parts(options.dataset)
     # Prepared before the folder is made: a mistake in data or options leaves nothing behind.
-    first = prepare(options, datasets[0])
+    first = prepare(options, datasets[0], methods_of(options))
     with claimed(folder, options, watch.note):
         if datasets == (options.dataset,):
             return _run_part(first, options, folder, watch)
@@ -94,7 +94,11 @@ def run(options: TrainOptions, folder: Path, watch: Watch) -> dict[str, Any]:
         for dataset in datasets:
             place = folder / Path(dataset).name
             if (finished := _finished(place)) is None:
-                job = first if dataset == datasets[0] else prepare(options, dataset)
+                job = (
+                    first
+                    if dataset == datasets[0]
+                    else prepare(options, dataset, methods_of(options))
+                )
                 finished = _run_part(job, options, place, watch)
             entries.append(finished)
         metrics = joined(entries, options.dataset)

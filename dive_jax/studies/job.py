@@ -1,10 +1,13 @@
 """What one run works on: vectors, judgments, who trains and who is scored."""
 
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dive_jax.data.embeddings import unit_rows
+from dive_jax.data.holdout import Pool, hold_out
 from dive_jax.data.judgments import make_judgments
 from dive_jax.data.splits import (
     Overlap,
@@ -18,10 +21,11 @@ from dive_jax.data.splits import (
 )
 from dive_jax.data.triplets import make_triplets
 from dive_jax.methods.protocol import Material
+from dive_jax.methods.registry import find
 from dive_jax.options import TrainOptions
 from dive_jax.retrieval.exact import top_k
 from dive_jax.sources import Source, load
-from dive_jax.types import InputError, Qrels, Triplets
+from dive_jax.types import InputError, Qrels, Triplets, TwoSided
 
 _HARD_DEPTH = 10
 _TWINS = 50  # ranks searched beyond the judged documents, for texts that repeat a positive
@@ -83,18 +87,56 @@ def _triplets(
     )
 
 
-def prepare(options: TrainOptions, dataset: str) -> Job:
+def _material(source: Source, split: Split, qrels: Qrels, options: TrainOptions) -> Material:
+    """Draws the triplets; what is held out of them is made when a method asks."""
+    trained = trained_ids(split, options.protocol)
+    rows = TwoSided(*(side.row_of for side in source.store.sides))
+    triplets = _triplets(source, trained, qrels, options)
+    judgments = make_judgments(
+        trained,
+        qrels,
+        query_rows=rows.query,
+        document_rows=rows.document,
+        documents=len(source.ids.document),
+        digests=source.collection.digests_of(source.ids.document),
+    )
+    pool = Pool(
+        source.dataset,
+        trained,
+        qrels,
+        source.ids,
+        rows,
+        triplets,
+        judgments,
+        options.split_seed,
+        split.validation if options.protocol == "final" else None,
+    )
+    return Material(
+        source.vectors,
+        triplets,
+        source.store.encoder,
+        source.store.encoder_fingerprint,
+        {"dataset": source.dataset, "vectors": source.store.fingerprint},
+        judgments,
+        functools.cache(functools.partial(hold_out, pool)),
+    )
+
+
+def prepare(options: TrainOptions, dataset: str, methods: Sequence[str] | None = None) -> Job:
     """Loads a dataset, splits its queries and draws the triplets.
 
     Args:
       options: Encoder, split, protocol, negatives.
       dataset: The dataset, or one community of it.
+      methods: Methods that are to be fitted: what each of them would refuse is refused here, before
+        anything is trained. None stands for dive; with none at all nothing is checked.
 
     Returns:
       The job.
 
     Raises:
-      InputError: If the data are wrong or a part of the split is empty.
+      InputError: If the data are wrong, a part of the split is empty, a method's width is
+        impossible, or it needs held-out queries and there can be none.
     """
     source = load(
         dataset,
@@ -103,7 +145,6 @@ def prepare(options: TrainOptions, dataset: str) -> Job:
         lsa_dim=options.lsa_dim,
         verify=options.verify,
     )
-    options.check_width(source.store.dim)
     by_file = source.collection.qrels
     split = make_split(
         by_file, split=options.split, judgments=options.judgments, seed=options.split_seed
@@ -113,21 +154,10 @@ def prepare(options: TrainOptions, dataset: str) -> Job:
     scored = scored_ids(split, options.protocol)
     if not scored:
         raise InputError(f"{dataset}: no query to score under --protocol={options.protocol}")
-    material = Material(
-        source.vectors,
-        _triplets(source, trained, qrels, options),
-        source.store.encoder,
-        source.store.encoder_fingerprint,
-        {"dataset": dataset, "vectors": source.store.fingerprint},
-        make_judgments(
-            trained,
-            qrels,
-            query_rows=source.store.sides.query.row_of,
-            document_rows=source.store.sides.document.row_of,
-            documents=len(source.ids.document),
-            digests=source.collection.digests_of(source.ids.document),
-        ),
-    )
+    material = _material(source, split, qrels, options)
+    for name in ("dive",) if methods is None else methods:
+        if (check := find(name).check) is not None:
+            check(material, options)
     return Job(
         source,
         split,

@@ -7,16 +7,24 @@ from typing import Any, NamedTuple
 
 from dive_jax.data.splits import manifest
 from dive_jax.files import sha256_json, write_json, write_text
+from dive_jax.methods.registry import find
 from dive_jax.options import (
     AdapterOptions,
     SourceOptions,
     SplitOptions,
     TrainOptions,
     TripletOptions,
-    TuningOptions,
 )
 from dive_jax.scoring import Scores
-from dive_jax.studies.cells import Cells, Watch, describe, introduce, keep_split, measure_one
+from dive_jax.studies.cells import (
+    Cells,
+    Watch,
+    describe,
+    introduce,
+    joint_seeds,
+    keep_split,
+    measure_one,
+)
 from dive_jax.studies.job import Job, prepare
 from dive_jax.studies.quantising import quantised_scores, summarised
 from dive_jax.studies.results import compare, mean_of_parts, per_query_csv
@@ -74,7 +82,7 @@ def _values(options: TrainOptions, *groups: type[Any]) -> dict[str, Any]:
 
 
 def settings_of(job: Job, row: Row) -> dict[str, Any]:
-    """Returns all that decides what a row measures, but for its seeds.
+    """Returns all that decides what a row measures; of its seeds, where they decide together.
 
     Settings at their defaults are not named, so that a setting that a later version adds does not
     part a folder from what it holds.
@@ -83,9 +91,11 @@ def settings_of(job: Job, row: Row) -> dict[str, Any]:
     chosen = _values(row.options, AdapterOptions, TripletOptions)
     read = _READ.get(row.method, tuple(chosen))
     chosen = {name: chosen[name] for name in read if chosen[name] != defaults[name]}
+    joint = {"seeds": list(row.options.seeds)} if joint_seeds(row.method, row.options) else {}
     return {
         "method": row.method,
         "settings": chosen,
+        **joint,
         "protocol": row.options.protocol,
         "encoder": job.source.store.encoder,
         "vectors": job.source.store.fingerprint,
@@ -108,24 +118,20 @@ class Jobs:
 
     def of(self, options: TrainOptions, dataset: str) -> Job:
         """Returns the job of these options on a dataset."""
-        groups = (SourceOptions, SplitOptions, TripletOptions, TuningOptions)
+        groups = (SourceOptions, SplitOptions, TripletOptions)
         key = _values(options, *groups) | {"dataset": dataset}
         if self._kept is None or self._kept[0] != key:
-            self._kept = key, prepare(options, dataset)
+            self._kept = key, prepare(options, dataset, ())
         return self._kept[1]
 
 
-def _check(row: Row, full_dim: int) -> None:
-    headed = row.method.startswith("dive") and row.method != "dive_mlp"
-    (row.options.check_width if headed else row.options.check_dim)(full_dim)
-
-
-def _fitting(rows: Sequence[Row], full_dim: int) -> tuple[list[Row], dict[str, str]]:
-    """Returns the rows whose widths are possible, and why the others are not."""
+def _fitting(rows: Sequence[Row], job: Job) -> tuple[list[Row], dict[str, str]]:
+    """Returns the rows that are possible on a dataset, and why the others are not."""
     possible, left_out = [], {}
-    for row in (each.at(full_dim) for each in rows):
+    for row in (each.at(job.source.store.dim) for each in rows):
         try:
-            _check(row, full_dim)
+            if (check := find(row.method).check) is not None:
+                check(job.material, row.options)
         except InputError as error:
             left_out[row.label] = str(error)
         else:
@@ -133,15 +139,15 @@ def _fitting(rows: Sequence[Row], full_dim: int) -> tuple[list[Row], dict[str, s
     return possible, left_out
 
 
-def check_rows(rows: Sequence[Row], full_dim: int, *, strict: bool) -> None:
-    """Raises `InputError` if no row's width is possible, or, where strict, if one is not.
+def check_rows(rows: Sequence[Row], job: Job, *, strict: bool) -> None:
+    """Raises `InputError` if no row is possible on a dataset, or, where strict, if one is not.
 
     Args:
       rows: Of a study.
-      full_dim: Width of the frozen vectors.
+      job: The dataset.
       strict: Whether every row must be possible.
     """
-    possible, left_out = _fitting(rows, full_dim)
+    possible, left_out = _fitting(rows, job)
     if left_out and (strict or not possible):
         raise InputError(next(iter(left_out.values())))
 
@@ -194,8 +200,8 @@ def measure(
     possible, left_out = list(rows), {}
     for dataset in datasets:
         job = jobs.of(rows[0].options, dataset)
-        check_rows(rows, job.source.store.dim, strict=strict)
-        possible, left_out = _fitting(rows, job.source.store.dim)
+        check_rows(rows, job, strict=strict)
+        possible, left_out = _fitting(rows, job)
         for label, why in left_out.items():
             watch.note(f"{label} is left out: {why}")
         place = folder / part / Path(dataset)

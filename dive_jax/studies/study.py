@@ -132,8 +132,7 @@ def _rehearse(name: str, options: CompareOptions, dataset: str, jobs: Jobs) -> N
     """Raises `InputError` for what can be known to be wrong before the folder is made."""
 
     def ask(rows: Sequence[Row], part: str) -> Measured:
-        full_dim = jobs.of(rows[0].options, dataset).source.store.dim
-        check_rows(rows, full_dim, strict=name == "compare")
+        check_rows(rows, jobs.of(rows[0].options, dataset), strict=name == "compare")
         raise _RehearsalError
 
     try:

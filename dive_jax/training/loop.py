@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Float
 
 from dive_jax.training.batches import Data, epoch_rows
 from dive_jax.training.checkpoints import Checkpoints, newest
@@ -32,15 +32,26 @@ Report: TypeAlias = Callable[[int, Logged], None]
 
 
 class Stopping(NamedTuple):
-    """Early stopping: every seed keeps its best epoch, and training ends when none gets better.
+    """Early stopping: all seeds keep the epoch whose mean score over them is best.
 
     Attributes:
-      validate: Parameters, one tree of host arrays a seed -> a score a seed, higher is better.
-      patience: Epochs without a better score, in every seed, after which training ends.
+      validate: What is trained and what is carried, host arrays, a tree of each a seed -> a score a
+        seed, higher is better.
+      patience: Epochs without a better mean score after which training ends.
     """
 
-    validate: Callable[[list[Params]], Float[np.ndarray, " seeds"]]
+    validate: Callable[[list[Start]], Float[np.ndarray, " seeds"]]
     patience: int
+
+
+def best_epoch(scores: Float[np.ndarray, "epochs seeds"]) -> int:
+    """Returns the epoch, counted from 0, of the best mean over the seeds; the first of equals.
+
+    Example:
+      >>> best_epoch(np.array([[0.1, 0.2], [0.6, 0.0], [0.1, 0.5]]))
+      1
+    """
+    return int(np.argmax(np.mean(scores, axis=1, dtype=np.float64)))
 
 
 class Trained(NamedTuple):
@@ -118,9 +129,7 @@ def train(
     """
     _check(triplets, data)
     placed = place(task, data, triplets, schedule, devices, start)
-    # A copy: the epoch takes the state's own buffers over.
-    begun = Start(placed.state.params, placed.state.carried)
-    best = None if stopping is None else jax.tree.map(jnp.copy, begun)
+    best = None if stopping is None else _copied(placed.state)
     run = _Run(_Kept(placed.state, best), [], checkpoints, checkpoint_seconds, stopping)
     run.resume(placed)
     if run.history and report is not None:
@@ -148,18 +157,13 @@ def _by_seed(tree: Any, seeds: int) -> list[Any]:
     return [jax.tree.map(lambda leaf, i=i: leaf[i], host) for i in range(seeds)]
 
 
-@jax.jit
-def _replaced(better: Bool[Array, " seeds"], new: Start, old: Start) -> Start:
-    """Returns what is new of the seeds that got better, and the old of the others."""
-
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    return jax.tree.map(choose, new, old)
+def _copied(state: State) -> Start:
+    """Returns what is kept of a state; a copy, since the epoch takes its buffers over."""
+    return jax.tree.map(jnp.copy, Start(state.params, state.carried))
 
 
 class _Kept(NamedTuple):
-    """What a checkpoint holds: the state, and where each seed was best under `Stopping`."""
+    """What a checkpoint holds: the state, and where the seeds were best under `Stopping`."""
 
     state: State
     best: Start | None
@@ -188,26 +192,27 @@ class _Run:
             ]
 
     def ended(self, epochs: int) -> bool:
-        """Says whether all epochs are done, or no seed has got better for long enough."""
+        """Says whether all epochs are done, or none has been better for long enough."""
         if len(self.history) >= epochs:
             return True
         if self.stopping is None or not self.history:
             return False
-        scores = np.stack([each["validation"] for each in self.history])
-        return bool((len(scores) - 1 - np.argmax(scores, axis=0) >= self.stopping.patience).all())
+        return len(self.history) - 1 - self._best_epoch() >= self.stopping.patience
 
-    def advance(self, state: State, logged: Logged, placed: Placed) -> None:
+    def _best_epoch(self) -> int:
+        return best_epoch(np.stack([each["validation"] for each in self.history]))
+
+    def advance(self, state: State, logged: Logged) -> None:
         """Takes in an epoch, and validates it."""
         best = self.kept.best
         if self.stopping is not None:
-            scores = self.stopping.validate(_by_seed(state.params, len(logged["loss"])))
-            logged = logged | {"validation": np.asarray(scores, np.float32)}
-            before = [each["validation"] for each in self.history]
-            better = logged["validation"] > np.max(before, axis=0, initial=-np.inf)
-            flags = jax.device_put(better, placed.by_seed)
-            best = _replaced(flags, Start(state.params, state.carried), best)
-        self.kept = _Kept(state, best)
+            now = _by_seed(Start(state.params, state.carried), len(logged["loss"]))
+            scores = np.asarray(self.stopping.validate(now), np.float32)
+            logged = logged | {"validation": scores}
         self.history.append(logged)
+        if self.stopping is not None and self._best_epoch() == len(self.history) - 1:
+            best = _copied(state)
+        self.kept = _Kept(state, best)
 
     def save(self, *, last: bool) -> None:
         """Writes a checkpoint if enough time has passed since the last one, or at the end."""
@@ -233,7 +238,7 @@ def _epochs(
             state, logged = epoch(run.kept.state, jax.device_put(rows, placed.by_seed))
             logged = jax.device_get(logged)
         _check_finite(logged, schedule, number)
-        run.advance(state, logged, placed)
+        run.advance(state, logged)
         run.save(last=run.ended(schedule.epochs))
         if report is not None:
             report(number + 1, run.history[-1])

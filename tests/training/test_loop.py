@@ -14,7 +14,7 @@ from jaxtyping import Array
 from dive_jax.training.batches import Batch, Data
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.epoch import Losses, Schedule, Start, Task, seed_mesh
-from dive_jax.training.loop import Stopping, Trained, train
+from dive_jax.training.loop import Stopping, Trained, best_epoch, train
 from dive_jax.types import InputError, TrainingError, Triplets
 
 DIM, ROWS = 6, 23
@@ -262,9 +262,9 @@ def falling(turn: int) -> Any:
     """A validation that gets better for `turn` epochs and then worse, and counts its calls."""
     calls = []
 
-    def validate(params: list[Any]) -> np.ndarray:
-        calls.append([each["weight"].copy() for each in params])
-        return np.full(len(params), -abs(len(calls) - turn), np.float32)
+    def validate(ends: list[Start]) -> np.ndarray:
+        calls.append([each.params["weight"].copy() for each in ends])
+        return np.full(len(ends), -abs(len(calls) - turn), np.float32)
 
     return validate, calls
 
@@ -284,24 +284,30 @@ def test_early_stopping_keeps_the_best_epoch_and_ends():
         np.testing.assert_array_equal(trained.params[seed]["weight"], calls[2][seed])
 
 
-def test_each_seed_keeps_its_own_best_epoch():
+SCORES = [[3, 1], [2, 5], [9, -3], [2, 5]]
+"""By epoch and seed: the second epoch has the best mean, and the fourth one equals it."""
+
+
+def test_all_seeds_keep_the_epoch_of_the_best_mean():
     seen = []
 
-    def validate(params: list[Any]) -> np.ndarray:
-        seen.append([each["weight"].copy() for each in params])
-        return np.array([[3, 1], [2, 5], [1, 2]][len(seen) - 1], np.float32)
+    def validate(ends: list[Start]) -> np.ndarray:
+        seen.append([each.params["weight"].copy() for each in ends])
+        return np.array(SCORES[len(seen) - 1], np.float32)
 
-    two = schedule(seeds=(1, 2), epochs=3)
+    two = schedule(seeds=(1, 2), epochs=4)
     trained = train(
         Counter().task(), data(), triplets(), two, stopping=Stopping(validate, patience=9)
     )
-    np.testing.assert_array_equal(trained.params[0]["weight"], seen[0][0])
-    np.testing.assert_array_equal(trained.params[1]["weight"], seen[1][1])
+    np.testing.assert_array_equal(trained.history["validation"], SCORES)
+    assert best_epoch(trained.history["validation"]) == 1
+    for seed in range(2):
+        np.testing.assert_array_equal(trained.params[seed]["weight"], seen[1][seed])
 
 
 def test_early_stopping_resumes_with_the_same_bits(tmp_path: Path):
     def stopping() -> Stopping:
-        return Stopping(lambda params: np.array([-abs(p["weight"]).sum() for p in params]), 2)
+        return Stopping(lambda ends: np.array([-abs(e.params["weight"]).sum() for e in ends]), 2)
 
     whole = train(Counter().task(), data(), triplets(), schedule(), stopping=stopping())
     store = Checkpoints(tmp_path)
@@ -353,13 +359,16 @@ def test_what_is_carried_is_left_at_the_end_and_after_a_resume(tmp_path: Path):
 
 
 def test_what_is_carried_is_that_of_the_best_epoch():
-    scores = iter(np.array([[3, 1], [2, 5], [1, 2]], np.float32))
+    given = []
+
+    def validate(ends: list[Start]) -> np.ndarray:
+        given.append([float(each.carried["steps"]) for each in ends])
+        return np.array(SCORES[len(given) - 1], np.float32)
+
     two = schedule(seeds=(1, 2), epochs=3)
-    stopping = Stopping(lambda _: next(scores), patience=9)
-    trained = train(stepping(), data(), triplets(), two, stopping=stopping)
-    assert [each["steps"] for each in trained.carried] == [3.0, 6.0]
-    first, second = (each["weight"] for each in trained.params)
-    assert (first > second).all()
+    trained = train(stepping(), data(), triplets(), two, stopping=Stopping(validate, patience=9))
+    assert given == [[3.0] * 2, [6.0] * 2, [9.0] * 2]
+    assert [each["steps"] for each in trained.carried] == [6.0] * 2
 
 
 def test_each_seed_starts_where_it_is_told():
