@@ -76,6 +76,11 @@ class StudyOptions(CompareOptions):
     """Options of `python -m dive_jax.study`."""
 
     study: str = setting("ablation", "Which study.", choices=STUDIES)
+    settings: tuple[str, ...] | None = setting(
+        None,
+        "select: settings to vary; default all that it knows.",
+        choices=("margin", "view_weight", "geometry_weight", "temperature", "heads"),
+    )
     encoders: tuple[str, ...] | None = setting(
         None, "backbones: embeddings to compare, with commas between; default --encoder alone."
     )

@@ -94,6 +94,26 @@ def test_a_study_begun_with_other_options_is_refused(
     assert "--epochs=4 (was 3)" in capsys.readouterr().err
 
 
+def test_select_varies_what_is_asked_for():
+    asked = []
+
+    def ask(rows: Sequence[Row], part: str) -> Measured:
+        asked.extend(rows)
+        means = {row.label: {"ndcg@10": {"mean": row.options.margin or 0.5}} for row in rows}
+        return Measured({}, {}, means, {}, {})
+
+    outcome = PLANS["select"](StudyOptions(settings=("margin",)), ask)
+    assert [row.label for row in asked] == [
+        "as given",
+        "margin = 0.3",
+        "margin = 0.5",
+        "margin = 0.9",
+    ]
+    assert outcome.told["best"] == "margin = 0.9"
+    PLANS["select"](StudyOptions(), ask)
+    assert len(asked) == 4 + 1 + 3 + 2 + 2 + 2 + 2
+
+
 def test_audit_takes_the_winner_of_validation(root: Path, tmp_path: Path):
     arguments = ["--methods=pca,dive_batch_linear", "--learning_rates=0.0002,0.05", "--epochs=2"]
     assert study.main(flags(root, tmp_path / "run", "audit", *arguments)) == 0
@@ -155,6 +175,7 @@ def test_what_a_study_fitted_compresses(folder: Path, root: Path, tmp_path: Path
     [
         (["--study=magic"], "--study: wanted one of"),
         (["--study=heads", "--dim=40"], "--dim: wanted at most the full width 32"),
+        (["--study=select", "--settings=dim"], "--settings: wanted one of margin"),
         (["--study=audit", "--methods=magic"], "--method: wanted one of"),
         (["--study=audit", "--learning_rates=fast"], "--learning_rates: wanted numbers"),
         (["--study=heads", "--datasets=toy,absent"], "absent: no such dataset"),

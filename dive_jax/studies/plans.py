@@ -79,7 +79,8 @@ def ablation(options: StudyOptions, ask: Ask) -> Outcome:
 def select(options: StudyOptions, ask: Ask) -> Outcome:
     """Margin, weights, temperature and heads, one at a time around the given settings."""
     rows = [_row("as given", options)]
-    for name, values in SELECTED.items():
+    for name in options.settings or SELECTED:
+        values = SELECTED[name]
         given = options.wanted_lead if name == "margin" else getattr(options, name)
         rows += [
             _row(f"{name} = {value:g}", options, **{name: value})
