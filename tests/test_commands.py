@@ -282,7 +282,7 @@ def kill_and_resume(root: Path, folder: Path, undisturbed: Path, wait_s: float, 
     hits = 0
     for _ in range(kills):
         process = command("train", flags(root, folder, *LONG))
-        hits += settle(process, lambda: any(folder.glob("checkpoints/dive/[0-9]*")), wait_s)
+        hits += settle(process, lambda: any(folder.glob("checkpoints/dive/*/[0-9]*")), wait_s)
     last = command("train", flags(root, folder, *LONG))
     _, errors = last.communicate()
     assert last.returncode == 0, errors
@@ -295,6 +295,24 @@ def test_killed_in_training_it_ends_with_the_same_bits(
 ):
     wait_s = random.Random(os.getpid()).uniform(0, 0.5)
     assert kill_and_resume(root, tmp_path / "run", undisturbed, wait_s, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("compare", ["--methods=dive,pca"]), ("study", ["--study=dynamics"])]
+)
+def test_a_study_killed_in_training_ends_with_the_same_bits(
+    name: str, more: list[str], root: Path, tmp_path: Path, undisturbed: Path
+):
+    folder, cell = tmp_path / "run", "cells/toy/dive-*"
+    process = command(name, flags(root, folder, *LONG, *more))
+    assert settle(process, lambda: any(folder.glob(f"{cell}/checkpoints/dive/*/[0-9]*")), 0.1)
+    last = command(name, flags(root, folder, *LONG, *more))
+    _, errors = last.communicate()
+    assert last.returncode == 0, errors
+    (place,) = folder.glob(cell)
+    same_files(
+        undisturbed, place, *(f"adapters/dive-{seed}/adapter.safetensors" for seed in (1, 2))
+    )
 
 
 @pytest.mark.slow
