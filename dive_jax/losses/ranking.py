@@ -63,11 +63,12 @@ def rank_terms(
     check_array("similarity", similarity, "queries documents")
     judged = judge(gains, similarity.shape, most_relevant, query_mask, document_mask)
     scores = jnp.where(judged.valid, widened(similarity), 0.0)
-    above = jnp.take_along_axis(scores, judged.places, axis=1)
+    above = _taken(scores, judged.places)
     # Gains are few and small, so float32 holds their differences.
-    leads = (judged.highest[:, :, None] - judged.gains[:, None, :]).astype(scores.dtype)
-    wanted = (leads > 0) & judged.valid[:, None, :]
-    losses = jax.nn.softplus(scores[:, None, :] - above[:, :, None])
+    highest, gains = judged.highest.astype(scores.dtype), judged.gains.astype(scores.dtype)
+    leads = highest[:, :, None] - gains[:, None, :]
+    wanted = (leads > 0) & (gains >= 0)[:, None, :]
+    losses = _softplus(scores[:, None, :] - above[:, :, None])
     total = jnp.sum(jnp.where(wanted, leads * losses, 0.0), axis=(1, 2))
     return Weighted(total, jnp.sum(wanted, axis=(1, 2), dtype=scores.dtype))
 
@@ -139,12 +140,38 @@ def weighted_mean(
     return jnp.where(some, jnp.sum(total), 0.0) / jnp.where(some, weights, 1.0)
 
 
+@jax.custom_jvp
+def _softplus(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Returns log(1 + exp(x)), with a gradient that compiles to less work than `jax.nn`'s."""
+    return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@_softplus.defjvp
+def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return _softplus(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]
+
+
+def _taken(
+    scores: Float[Array, "queries documents"], places: Int[Array, "queries kept"]
+) -> Float[Array, "queries kept"]:
+    """Returns the scores at the places; every score where all of them are kept.
+
+    Compares in place of looking up: the gradient of a look-up is a scatter, which a CPU does number
+    after number.
+    """
+    documents = scores.shape[1]
+    if places.shape[1] == documents:  # then `judge` keeps their order
+        return scores
+    here = places[:, :, None] == jnp.arange(documents, dtype=places.dtype)[None, None, :]
+    return jnp.sum(jnp.where(here, scores[:, None, :], 0.0), axis=2)
+
+
 class Judged(NamedTuple):
     """What a loss over judgments needs of them.
 
     Attributes:
       valid: Where query and document are both real.
-      gains: The judgments, 0 where they are below 0 or not valid.
+      gains: The judgments, 0 where they are below 0, -1 where not valid.
       highest: The highest gains of each query.
       places: In which columns they stand.
     """
@@ -186,8 +213,9 @@ def judge(
     queries, documents = shape
     valid = row_mask(query_mask, queries)[:, None] & row_mask(document_mask, documents)[None, :]
     floats = gains if jnp.issubdtype(gains.dtype, jnp.floating) else gains.astype(jnp.float32)
-    known = jax.lax.stop_gradient(jnp.where(valid, jnp.maximum(widened(floats), 0.0), 0.0))
+    known = jax.lax.stop_gradient(jnp.where(valid, jnp.maximum(widened(floats), 0.0), -1.0))
     if most_relevant is None or most_relevant >= documents:
-        places = jnp.broadcast_to(jnp.arange(documents)[None, :], shape)
-        return Judged(valid, known, known, places)
-    return Judged(valid, known, *jax.lax.top_k(known, most_relevant))
+        highest, places = known, jnp.broadcast_to(jnp.arange(documents)[None, :], shape)
+    else:
+        highest, places = jax.lax.top_k(known, most_relevant)
+    return Judged(valid, known, jnp.maximum(highest, 0.0), places)

@@ -199,7 +199,7 @@ def _prefixes(rows: Float[Array, "*rows dim"], widths: Sequence[int]) -> _Prefix
     greatest = jax.lax.stop_gradient(jnp.max(jnp.abs(wide), axis=-1))
     factor = jnp.clip(greatest, 1e-20, float(jnp.finfo(wide.dtype).max) / 100)
     scaled = wide / factor[..., None]
-    blocks = [scaled[..., a:b] for a, b in zip((0, *ends), ends, strict=False)]
+    blocks = jnp.split(scaled, ends[:-1], axis=-1)
     squares = _running([squared_norms(block) for block in blocks])
     shortest = SHORTEST / jnp.minimum(factor, 1.0)
     silent = jnp.sqrt(jax.lax.stop_gradient(squares)) < shortest[None]

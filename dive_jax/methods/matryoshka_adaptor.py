@@ -10,7 +10,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt
 
 from dive_jax.artefact import Artefact
 from dive_jax.data.embeddings import unit_rows
@@ -30,10 +30,11 @@ from dive_jax.methods.stages import Stage, divided, joined, run_stage
 from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
 from dive_jax.retrieval.exact import top_k
-from dive_jax.training.batches import Batch
-from dive_jax.training.epoch import Losses, Task
+from dive_jax.training.batches import Batch, drawn
+from dive_jax.training.epoch import Losses, Params, Start, Task
 
 _NARROWEST = 32
+_DRAWS = 2**31  # Apart from what the weights are drawn from.
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class MatryoshkaSettings:
       stages: Both stages, half of the epochs each, or one alone.
       nested_up_to: Prefixes reach up to the full width (published), or up to the width kept.
       neighbours: K, nearest documents of each document; at least 1.
+      neighbours_a_step: How many of the K each step draws for each document, anew at each step; at
+        least 1, and K or more take all. The mean over them stands for the mean over all K (ours:
+        the published term adapts K further rows for each document at each step).
       topk_weight: Weight of the neighbours' similarities; a weight of 0 drops its term.
       pair_weight: alpha, weight of the batch's similarities.
       recovery_weight: beta, weight of what the adapter adds.
@@ -54,6 +58,7 @@ class MatryoshkaSettings:
     stages: Literal["both", "unsupervised", "supervised"] = "both"
     nested_up_to: Literal["full", "dim"] = "full"
     neighbours: int = 10
+    neighbours_a_step: int = 2
     topk_weight: float = 1.0
     pair_weight: float = 1.0
     recovery_weight: float = 1.0
@@ -107,6 +112,7 @@ def matryoshka_losses(
     *,
     supervised: bool,
     most_relevant: int | None = None,
+    places: Int[Array, "documents drawn"] | None = None,
 ) -> Losses:
     """Returns the terms of one batch; each document and query of it counts once.
 
@@ -118,6 +124,7 @@ def matryoshka_losses(
       supervised: Whether the rank loss is trained on; else it is only logged, where there are
         judgments.
       most_relevant: Documents of gain above 0 that a query has at most; None if unknown.
+      places: Which of each document's neighbours are read; None for all.
 
     Returns:
       Weighted terms and what is logged; terms of weight 0 are left out.
@@ -130,7 +137,7 @@ def matryoshka_losses(
     documents, queries = jnp.split(adapted, [len(frozen)])
     terms: dict[str, Float[Array, ""]] = {}
     if settings.topk_weight:
-        terms["topk"] = _topk(adapter, documents, frozen, batch, widths)
+        terms["topk"] = _topk(adapter, documents, frozen, batch, widths, places)
     if settings.pair_weight:
         gaps = pair_distillation(documents, frozen, widths=widths, mask=once)
         terms["pair"] = masked_mean(jnp.sum(gaps, axis=0), once)
@@ -156,14 +163,13 @@ def _topk(
     frozen: Float[Array, "documents full_dim"],
     batch: Batch,
     widths: tuple[int, ...],
+    places: Int[Array, "documents drawn"] | None,
 ) -> Float[Array, ""]:
     if batch.neighbours is None:
         raise ValueError("batch: wanted the neighbours of its documents, got none")
-    cosines = jnp.einsum(
-        "nd,nkd->nk", frozen, batch.neighbours, precision=jax.lax.Precision.HIGHEST
-    )
-    last = widths[-1]
-    near = leading(adapter, batch.neighbours, last)
+    vectors, last = batch.neighbours.vectors(places), widths[-1]
+    cosines = jnp.einsum("nd,nkd->nk", frozen, vectors, precision=jax.lax.Precision.HIGHEST)
+    near = leading(adapter, vectors, last)
     gaps = neighbour_distillation(documents[:, :last], near, cosines, widths=widths)
     return masked_mean(jnp.sum(gaps, axis=0), distinct(batch).document)
 
@@ -212,14 +218,29 @@ def task(
     supervised: bool,
 ) -> Task:
     """Returns the start and loss of one seed in one stage."""
-    hidden = options.hidden(full_dim)
+    count, hidden = settings.neighbours_a_step, options.hidden(full_dim)
     widths = prefix_widths(options.dim, full_dim, settings.nested_up_to)
-    return module_task(
-        lambda rngs: ResidualAdapter(full_dim, hidden, full_dim, rngs=rngs),
-        lambda adapter, batch: matryoshka_losses(
-            adapter, batch, widths, settings, supervised=supervised, most_relevant=relevant
-        ),
-    )
+    known = {"supervised": supervised, "most_relevant": relevant}
+
+    def reading(places: Int[Array, "documents drawn"] | None) -> Task:
+        return module_task(
+            lambda rngs: ResidualAdapter(full_dim, hidden, full_dim, rngs=rngs),
+            lambda adapter, batch: matryoshka_losses(
+                adapter, batch, widths, settings, places=places, **known
+            ),
+        )
+
+    def init(key: Array) -> Start:
+        draws = jax.random.fold_in(key, _DRAWS + supervised)
+        return reading(None).init(key)._replace(carried=jax.random.key_data(draws))
+
+    def loss(params: Params, carried: UInt[Array, " words"], batch: Batch) -> Losses:
+        near, places = batch.neighbours, None
+        if near is not None and near.row.shape[1] > count:
+            carried, places = drawn(carried, jnp.ones(near.row.shape, bool), count)
+        return reading(places).loss(params, (), batch)._replace(carried=carried)
+
+    return Task(init, loss)
 
 
 def fit(

@@ -6,13 +6,13 @@ vectors at full width, and what the block under training makes of its own input.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, UInt
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from dive_jax.artefact import Artefact
 from dive_jax.losses import neighbour_distillation
@@ -33,7 +33,7 @@ from dive_jax.models.memory import Memory, empty, pushed
 from dive_jax.models.residual import published_parameters
 from dive_jax.models.selection import gumbel, selected, straight_through
 from dive_jax.options import AdapterOptions
-from dive_jax.training.batches import Batch
+from dive_jax.training.batches import Batch, drawn
 from dive_jax.training.epoch import Losses, Params, Schedule, Start, Task
 
 
@@ -47,6 +47,11 @@ class SmecSettings:
       selection_temperature: Of their soft-max, above 0.
       memory: Vectors that the cross-batch memory holds, at least 1.
       neighbours: K, nearest of them that each document is held to, at least 1.
+      neighbours_a_step: How many of the K each step draws for each document; at least 1, and K or
+        more take all. The mean over them stands for the mean over all K (ours).
+      documents_a_step: How many documents of the batch each step draws to meet the memory, where
+        there are more; at least 1. The mean over them stands for the mean over all (ours: the
+        search in the memory is the greatest single cost of a step).
       unsupervised_weight: alpha, at least 0.
       rank_reduction: "mean" over the triples of query, higher and lower document, or "sum".
     """
@@ -56,6 +61,8 @@ class SmecSettings:
     selection_temperature: float = 1.0
     memory: int = 5000
     neighbours: int = 10
+    neighbours_a_step: int = 2
+    documents_a_step: int = 128
     unsupervised_weight: float = 1.0
     rank_reduction: Reduction = "mean"
 
@@ -68,20 +75,40 @@ class Carried(NamedTuple):
 
 
 class _Near(NamedTuple):
-    """Memory items nearest to each document: frozen cosines, block's inputs, and which count."""
+    """Some of the memory's items nearest to some of the batch's documents.
 
-    cosine: Float[Array, "documents neighbours"]
-    entered: Float[Array, "documents neighbours width"]
-    valid: Bool[Array, "documents neighbours"]
+    Which documents these are, their frozen cosines to the items, the block's inputs, and which
+    items count; none does for a document that pads or repeats.
+    """
+
+    document: Int[Array, " met"]
+    cosine: Float[Array, "met neighbours"]
+    entered: Float[Array, "met neighbours width"]
+    valid: Bool[Array, "met neighbours"]
 
 
-def _recalled(memory: Memory, frozen: Array, row: Array, count: int) -> _Near:
-    """Finds each document's nearest in the memory by full-width cosine, itself excluded."""
-    cosine = jnp.matmul(frozen, memory.frozen.T, precision=jax.lax.Precision.HIGHEST)
-    usable = (memory.row >= 0)[None, :] & (memory.row[None, :] != row[:, None])
+def _recalled(
+    key: UInt[Array, " words"],
+    memory: Memory,
+    frozen: Float[Array, "documents full_dim"],
+    row: Int[Array, " documents"],
+    once: Bool[Array, " documents"],
+    settings: SmecSettings,
+) -> tuple[UInt[Array, " words"], _Near]:
+    """Draws documents, and some of each one's nearest in the memory, never itself."""
+    met = jnp.arange(len(row), dtype=jnp.int32)
+    if settings.documents_a_step < len(row):
+        key, chosen = drawn(key, once[None, :], settings.documents_a_step)
+        met = chosen[0]
+    cosine = jnp.matmul(frozen[met], memory.frozen.T, precision=jax.lax.Precision.HIGHEST)
+    usable = (memory.row >= 0)[None, :] & (memory.row[None, :] != row[met][:, None])
+    count = min(settings.neighbours, memory.row.shape[0])
     best, places = jax.lax.top_k(jnp.where(usable, cosine, -jnp.inf), count)
-    valid = best > -jnp.inf
-    return _Near(jnp.where(valid, best, 0.0), memory.entered[places], valid)
+    if settings.neighbours_a_step < count:
+        key, which = drawn(key, best > -jnp.inf, settings.neighbours_a_step)
+        best, places = (jnp.take_along_axis(each, which, axis=1) for each in (best, places))
+    valid = (best > -jnp.inf) & once[met][:, None]
+    return key, _Near(met, jnp.where(valid, best, 0.0), memory.entered[places], valid)
 
 
 def smec_losses(
@@ -124,7 +151,7 @@ def smec_losses(
     memory, rows = carried.memory, batch.document_row
     if rows is None:
         raise ValueError("batch: wanted the rows of its documents, got none")
-    near = _recalled(memory, frozen, rows, min(settings.neighbours, memory.row.shape[0]))
+    key, near = _recalled(key, memory, frozen, rows, once.document, settings)
     recalled = apply(params["block"], near.entered)
     rank, unsupervised = jnp.float32(0), jnp.float32(0)
     for mask in (jnp.ones_like(kept), kept):
@@ -136,7 +163,8 @@ def smec_losses(
             reduction=settings.rank_reduction,
             most_relevant=most_relevant,
         )
-        unsupervised += _held(document * mask[None, :], recalled * mask[None, None, :], near, once)
+        met = document[near.document] * mask[None, :]
+        unsupervised += _held(met, recalled * mask[None, None, :], near)
     weighted = {"rank": rank, "unsupervised": settings.unsupervised_weight * unsupervised}
     moved = jnp.mean((selected(params["scores"], stage.kept) >= stage.kept).astype(jnp.float32))
     logged = {"rank": rank, "unsupervised": unsupervised, "selected_beyond": moved}
@@ -144,12 +172,12 @@ def smec_losses(
     return Losses(weighted, logged, {}, {}, Carried(key, following))
 
 
-def _held(document: Array, recalled: Array, near: _Near, once: Any) -> Float[Array, ""]:
+def _held(document: Array, recalled: Array, near: _Near) -> Float[Array, ""]:
     """Returns the mean distance of similarities to the memory from the frozen ones."""
     gaps = neighbour_distillation(
         document, recalled, near.cosine, widths=(document.shape[1],), mask=near.valid
     )
-    return masked_mean(gaps[0], once.document & jnp.any(near.valid, axis=1))
+    return masked_mean(gaps[0], jnp.any(near.valid, axis=1))
 
 
 def task(full_dim: int, stages: list[Width], settings: SmecSettings, relevant: int | None) -> Task:

@@ -3,12 +3,36 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array as JaxArray
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt
 
 from dive_jax.types import Triplets
+
+
+class Neighbours(NamedTuple):
+    """The nearest documents of each document of a batch, looked up once a loss asks for them.
+
+    Attributes:
+      row: Their rows among all documents on the device.
+      every: Frozen unit vectors of all these documents.
+    """
+
+    row: Int[JaxArray, "documents neighbours"]
+    every: Float[JaxArray, "all full_dim"]
+
+    def vectors(
+        self, places: Int[JaxArray, "documents drawn"] | None = None
+    ) -> Float[JaxArray, "documents drawn full_dim"]:
+        """Returns the frozen vectors of each document's neighbours.
+
+        Args:
+          places: Which of a document's neighbours, counted from 0; None for all.
+        """
+        rows = self.row if places is None else jnp.take_along_axis(self.row, places, axis=1)
+        return self.every[rows]
 
 
 class Batch(NamedTuple):
@@ -26,7 +50,7 @@ class Batch(NamedTuple):
       document_row: Row of each positive, then of each negative.
       gains: Judged gain of each document for each query, 0 where not judged or not relevant.
       excluded: True where a document is relevant for a query, or identical in text to one that is.
-      neighbours: Frozen vectors of the nearest documents of each document; None if not asked for.
+      neighbours: The nearest documents of each document; None if not asked for.
     """
 
     query: Float[JaxArray, "batch full_dim"]
@@ -37,7 +61,7 @@ class Batch(NamedTuple):
     document_row: Int[JaxArray, " documents"] | None = None
     gains: Float[JaxArray, "batch documents"] | None = None
     excluded: Bool[JaxArray, "batch documents"] | None = None
-    neighbours: Float[JaxArray, "documents neighbours full_dim"] | None = None
+    neighbours: Neighbours | None = None
 
 
 class Data(NamedTuple):
@@ -94,7 +118,9 @@ def gather(data: Data, triplets: Triplets, rows: Int[JaxArray, " batch"]) -> Bat
         gains = jnp.max(jnp.where(same, known.gains[query][:, None, :], 0.0), axis=2)
         twins = known.text[documents][None, :, None] == known.judged_text[query][:, None, :]
         excluded = jnp.any(twins, axis=2)
-    near = None if data.neighbours is None else data.document[data.neighbours[documents]]
+    near = None
+    if data.neighbours is not None:
+        near = Neighbours(jnp.asarray(data.neighbours)[documents], jnp.asarray(data.document))
     return Batch(
         data.query[query],
         data.document[positive],
@@ -106,6 +132,27 @@ def gather(data: Data, triplets: Triplets, rows: Int[JaxArray, " batch"]) -> Bat
         excluded,
         near,
     )
+
+
+def drawn(
+    key: UInt[JaxArray, " words"], valid: Bool[JaxArray, "rows neighbours"], count: int
+) -> tuple[UInt[JaxArray, " words"], Int[JaxArray, "rows drawn"]]:
+    """Draws some of each row's neighbours, all equally likely, none twice.
+
+    A mean over those drawn has the mean over all as its expectation, at a fraction of the work.
+
+    Args:
+      key: A random key's data, as `jax.random.key_data` gives it; plain integers can be kept in a
+        checkpoint.
+      valid: False for neighbours that only pad. They are drawn only where there are too few.
+      count: How many to draw for each row, within 1 to neighbours.
+
+    Returns:
+      The next key's data, and the places drawn, each within its row.
+    """
+    following, here = jax.random.split(jax.random.wrap_key_data(key))
+    chances = jnp.where(valid, jax.random.uniform(here, valid.shape), -1.0)
+    return jax.random.key_data(following), jax.lax.top_k(chances, count)[1]
 
 
 def steps_per_epoch(rows: int, batch_size: int) -> int:

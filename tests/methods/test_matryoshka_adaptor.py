@@ -1,6 +1,7 @@
 """Matryoshka-Adaptor: its terms against float64 formulas, its stages, its neighbours."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,7 +23,8 @@ from dive_jax.methods.search_adaptor import SearchSettings, search_losses
 from dive_jax.methods.shared import prepare
 from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
-from dive_jax.training.batches import gather
+from dive_jax.training.batches import Neighbours, gather
+from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.types import InputError, Triplets
 from tests import reference, toy
 from tests.methods.test_batch_ranking import material
@@ -37,6 +39,11 @@ def losses_of(tree: Any, batch: Any, widths: Any, settings: Any, *, supervised: 
     return matryoshka_losses(
         nnx.merge(graph, nnx.State(tree)), batch, widths, settings, supervised=supervised
     )
+
+
+def held(near: np.ndarray) -> Neighbours:
+    rows = jnp.arange(near.shape[0] * near.shape[1], dtype=jnp.int32).reshape(near.shape[:2])
+    return Neighbours(rows, jnp.asarray(near.reshape(-1, near.shape[2]), jnp.float32))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -78,7 +85,7 @@ def test_one_width_and_the_rank_term_alone_are_search_adaptor(reduction: Any):
 def test_terms_equal_the_float64_reference():
     tree, some, widths = moved()[1]["adapter"], judged_batch(), (2, DIM, WIDTH)
     near = unit(np.random.default_rng(5).normal(size=(8, 2, WIDTH)))
-    some = some._replace(neighbours=jnp.asarray(near, jnp.float32))
+    some = some._replace(neighbours=held(near))
     losses = {
         supervised: jax.jit(
             lambda tree, s=supervised: losses_of(
@@ -110,6 +117,62 @@ def test_terms_equal_the_float64_reference():
         total = sum(float(value) for value in each.weighted.values())
         trained_on = sum(wanted.values()) - (0 if supervised else rank)
         assert total == pytest.approx(trained_on, rel=1e-5)
+
+
+def drawing() -> tuple[Any, Any]:
+    """A batch of eight documents with three neighbours each, and a loss that draws of them."""
+    near = unit(np.random.default_rng(5).normal(size=(8, 3, WIDTH)))
+    some = judged_batch()._replace(neighbours=held(near))
+    alone = MatryoshkaSettings(pair_weight=0, recovery_weight=0, rank_weight=0)
+    options = AdapterOptions(dim=DIM, hidden_dim=5)
+
+    def task(neighbours_a_step: int) -> Any:
+        settings = dataclasses.replace(alone, neighbours_a_step=neighbours_a_step)
+        return matryoshka_adaptor.task(WIDTH, options, settings, None, supervised=False)
+
+    return some, task
+
+
+def test_the_mean_over_what_is_drawn_is_the_mean_over_all():
+    """Every document's neighbour stands once in each of K draws: their mean is the full term."""
+    some, _ = drawing()
+    tree, settings = moved()[1]["adapter"], MatryoshkaSettings(pair_weight=0, recovery_weight=0)
+    graph, _ = nnx.split(ResidualAdapter(WIDTH, 5, WIDTH, rngs=nnx.Rngs(0)))
+
+    @jax.jit
+    @jax.value_and_grad
+    def topk(tree: Any, places: Any) -> jax.Array:
+        adapter = nnx.merge(graph, nnx.State(tree))
+        losses = matryoshka_losses(
+            adapter, some, (2, DIM), settings, supervised=False, places=places
+        )
+        return losses.weighted["topk"]
+
+    turn = jnp.arange(8, dtype=jnp.int32)[:, None]
+    parts = [topk(tree, (turn + each) % 3) for each in range(3)]
+    assert len({float(value) for value, _ in parts}) == 3
+    mean = jax.tree.map(lambda *each: sum(each) / 3, *parts)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), mean, topk(tree, None)
+    )
+
+
+def test_each_step_and_each_seed_draws_anew():
+    some, task = drawing()
+    one = task(1)
+    tree = moved()[1]["adapter"]
+    loss = jax.jit(lambda carried: one.loss(tree, carried, some))
+    first = one.init(jax.random.key(1)).carried
+    values, carried = [], first
+    for _ in range(3):
+        losses = loss(carried)
+        values.append(float(losses.mean["topk"]))
+        carried = losses.carried
+    assert len(set(values)) == 3
+    assert float(loss(first).mean["topk"]) == values[0]
+    assert float(loss(one.init(jax.random.key(2)).carried).mean["topk"]) != values[0]
+    every = task(3).loss  # takes all three, so there is nothing to draw
+    np.testing.assert_array_equal(jax.jit(lambda c: every(tree, c, some))(first).carried, first)
 
 
 def test_nested_widths():
@@ -148,7 +211,7 @@ def test_neighbours_reach_the_batch_though_they_do_not_train():
     documents = np.concatenate([some.triplets.positive, some.triplets.negative])
     wanted = np.sort(units @ units.T - 9 * np.eye(60, dtype=np.float32), axis=1)[documents]
     own = jnp.concatenate([batch.positive, batch.negative])
-    got = np.einsum("nd,nkd->nk", own, batch.neighbours)
+    got = np.einsum("nd,nkd->nk", own, batch.neighbours.vectors())
     np.testing.assert_allclose(got, wanted[:, :-4:-1], atol=1e-5)
 
 
@@ -197,7 +260,8 @@ def test_the_second_stage_starts_from_the_first():
 
 
 def test_it_learns_and_gives_unit_rows_that_depend_on_themselves_alone():
-    light = MatryoshkaSettings(recovery_weight=0.01)
+    # All neighbours at each step: at this rate and batch size the noise of a draw slows it down.
+    light = MatryoshkaSettings(recovery_weight=0.01, neighbours_a_step=10)
     done = fitted(settings=light, epochs=20, learning_rate=3e-3)
     assert (done.history["rank"][-1] < 0.97 * done.history["rank"][10]).all()
     assert (done.history["pair"][9] < 0.95 * done.history["pair"][0]).all()
@@ -206,6 +270,33 @@ def test_it_learns_and_gives_unit_rows_that_depend_on_themselves_alone():
     assert out.shape == (60, 4)
     np.testing.assert_allclose(np.linalg.norm(out, axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(one.compress(vectors[7:8]), out[7:8], atol=1e-6)
+
+
+def test_it_learns_with_the_neighbours_that_each_step_draws():
+    light = MatryoshkaSettings(stages="unsupervised", recovery_weight=0.01)
+    done = fitted(settings=light, epochs=20, learning_rate=3e-3)
+    assert (done.history["pair"][19] < done.history["pair"][0]).all()
+    assert (done.history["loss"][19] < done.history["loss"][0]).all()
+
+
+@pytest.mark.slow
+def test_it_resumes_with_the_same_bits(tmp_path: Path):
+    def run(folder: Path | None) -> Fitted:
+        checkpoints = None if folder is None else lambda stage: Checkpoints(folder / stage)
+        fitting = Fitting(seeds=(1, 2), checkpoints=checkpoints)
+        settings = MatryoshkaSettings(stages="unsupervised")
+        options = dataclasses.replace(OPTIONS, epochs=4)
+        return matryoshka_adaptor.fit(material(), options, fitting, settings=settings)
+
+    whole = run(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matryoshka_adaptor, "divided", lambda *_: [2])
+        run(tmp_path)
+    resumed = run(tmp_path)
+    np.testing.assert_array_equal(whole.history["topk"], resumed.history["topk"])
+    for one, other in zip(whole.compressors, resumed.compressors, strict=True):
+        for name, values in one.artefact.arrays.items():
+            np.testing.assert_array_equal(values, other.artefact.arrays[name])
 
 
 def test_the_unsupervised_stage_needs_no_judgments():

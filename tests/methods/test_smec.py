@@ -25,7 +25,7 @@ from tests.methods.test_dive import material as without_judgments
 from tests.methods.test_search_adaptor import WIDTH, judged_batch, network, unit
 
 OPTIONS = AdapterOptions(dim=8, epochs=2, batch_size=16)
-SMALL = SmecSettings(memory=20, neighbours=3)
+SMALL = SmecSettings(memory=20, neighbours=3, documents_a_step=24)
 
 
 def pairs(full_dim: int, dim: int) -> list[tuple[int, int]]:
@@ -66,7 +66,7 @@ def test_terms_equal_the_float64_reference():
     entered = passed((earlier,), stages[:1], jnp.asarray(recalled))
     memory = pushed(empty(6, WIDTH, 4), jnp.asarray(recalled), entered, rows, rows >= 0)
     carried = smec.Carried(jax.random.key_data(jax.random.key(3)), memory)
-    settings = SmecSettings(memory=6, neighbours=3, unsupervised_weight=0.5)
+    settings = SmecSettings(memory=6, neighbours=3, neighbours_a_step=3, unsupervised_weight=0.5)
     losses = jax.jit(lambda *each: smec_losses(*each, stages, settings))(params, carried, some)
 
     def through(x: np.ndarray) -> np.ndarray:
@@ -103,6 +103,31 @@ def test_terms_equal_the_float64_reference():
     after = losses.carried.memory
     order = [(int(after.following) + i) % 6 for i in range(6)]
     assert np.asarray(after.row)[order].tolist() == [32, 5, 6, 7, 8, 9]
+
+
+def test_what_is_drawn_stands_for_all_neighbours_and_all_documents():
+    """Over 500 keys; the scores lie so far apart that noise does not change the selection."""
+    stages, some, rng = stage_widths(WIDTH, 4, 4), judged_batch(), np.random.default_rng(2)
+    params = noisy(stages[0], rng) | {"earlier": ()}
+    params["scores"] = jnp.asarray(1e4 * rng.permutation(WIDTH), jnp.float32)
+    recalled = jnp.asarray(unit(rng.normal(size=(6, WIDTH))), jnp.float32)
+    rows = jnp.array([5, 30, 31, 32, 33, 34], jnp.int32)
+    memory = pushed(empty(6, WIDTH, WIDTH), recalled, recalled, rows, rows >= 0)
+    keys = jax.random.key_data(jax.random.split(jax.random.key(3), 500))
+
+    def held(settings: SmecSettings) -> np.ndarray:
+        def one(key: jax.Array) -> jax.Array:
+            losses = smec_losses(params, smec.Carried(key, memory), some, stages, settings)
+            return losses.mean["unsupervised"]
+
+        return np.asarray(jax.jit(jax.vmap(one))(keys), np.float64)
+
+    every = held(SmecSettings(memory=6, neighbours=4, neighbours_a_step=4))
+    some_of = held(SmecSettings(memory=6, neighbours=4, neighbours_a_step=2, documents_a_step=3))
+    assert np.ptp(every) < 1e-6
+    spread = some_of.std() / np.sqrt(len(some_of))
+    assert 0.001 < spread < 0.02 * every[0]
+    assert abs(some_of.mean() - every[0]) < 5 * spread
 
 
 def fitted(settings: SmecSettings = SMALL, seeds: Any = (1, 2), **changes: Any) -> Fitted:

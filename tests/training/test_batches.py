@@ -1,8 +1,16 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dive_jax.training.batches import Data, Relations, epoch_rows, gather, steps_per_epoch
+from dive_jax.training.batches import (
+    Data,
+    Relations,
+    drawn,
+    epoch_rows,
+    gather,
+    steps_per_epoch,
+)
 from dive_jax.types import Triplets
 
 
@@ -50,7 +58,10 @@ def test_gather_knows_who_is_relevant_for_whom():
     np.testing.assert_array_equal(batch.gains[1], [0, 1, 0, 0, 0, 0])
     np.testing.assert_array_equal(batch.excluded[0], [1, 0, 1, 0, 1, 0])
     np.testing.assert_array_equal(batch.mask, [True, True, False])
-    np.testing.assert_array_equal(batch.neighbours[4], jnp.eye(5, 8)[jnp.array([4, 0])])
+    near = batch.neighbours
+    np.testing.assert_array_equal(near.vectors()[4], jnp.eye(5, 8)[jnp.array([4, 0])])
+    second = near.vectors(jnp.ones((6, 1), jnp.int32))
+    np.testing.assert_array_equal(second, near.vectors()[:, 1:])
 
 
 def test_a_twin_of_a_relevant_document_is_excluded_but_has_no_gain():
@@ -65,3 +76,17 @@ def test_padding_of_the_judgments_matches_nothing():
     batch = gather(relations(), rows, jnp.array([0]))
     assert not batch.excluded.any()
     assert not batch.gains.any()
+
+
+def test_neighbours_are_drawn_without_repetition_and_all_as_often():
+    valid = jnp.array([[True] * 5, [True, False, True, True, False], [False, True] + [False] * 3])
+    keys = jax.random.key_data(jax.random.split(jax.random.key(0), 4000))
+    following, places = jax.jit(jax.vmap(lambda key: drawn(key, valid, 2)))(keys)
+    assert (places[..., 0] != places[..., 1]).all()
+    often = np.stack([(places == each).sum(axis=(0, 2)) for each in range(5)], axis=1)
+    # Six standard deviations of the count of 4,000 draws, rounded up.
+    np.testing.assert_allclose(often[0] / 4000, 2 / 5, atol=0.05)
+    np.testing.assert_allclose(often[1, [0, 2, 3]] / 4000, 2 / 3, atol=0.05)
+    assert often[1, [1, 4]].sum() == 0  # only valid ones, while there are enough
+    assert often[2, 1] == 4000
+    assert (following != keys).any(axis=1).all()
