@@ -45,7 +45,8 @@ class Artefact:
     """A fitted method: what it computes, with which arrays, for vectors of which encoder.
 
     Attributes:
-      form: "prefix", "linear", "residual", "mlp" or "chain"; `dive_jax.forms` says what each is.
+      form: "prefix", "linear", "sided", "residual", "mlp" or "chain"; `dive_jax.forms` says what
+        each is.
       arrays: Weights [out, in], biases and offset [out]; float16, float32 or float64. Coordinates
         that a chain keeps; int32.
       meta: format_version (1), method, sides ("both", "query", "document"), dim, full_dim,
@@ -108,12 +109,13 @@ def load(folder: Path | str) -> Artefact:
     return Artefact(meta["form"], arrays, meta)
 
 
-def apply(artefact: Artefact, x: np.ndarray) -> np.ndarray:
+def apply(artefact: Artefact, x: np.ndarray, side: str = "document") -> np.ndarray:
     """Maps vectors, each row on its own: the reference for every other runtime.
 
     Args:
       artefact: A sound artefact.
       x: [rows, full_dim], any float type; rows of length 1 where the method was fitted on such.
+      side: Whose vectors they are, "query" or "document".
 
     Returns:
       float32 [rows, dim], of length 1 (or all 0) where meta["normalized"].
@@ -128,7 +130,7 @@ def apply(artefact: Artefact, x: np.ndarray) -> np.ndarray:
         name: np.asarray(each, np.float32) if each.dtype.kind == "f" else each
         for name, each in artefact.arrays.items()
     }
-    z = forms.mapped(artefact.form, arrays, x.astype(np.float32), dim, dot=np.matmul)
+    z = forms.mapped(artefact.form, arrays, x.astype(np.float32), dim, dot=np.matmul, side=side)
     if artefact.meta["normalized"]:
         length = np.linalg.norm(z, axis=1, keepdims=True)
         z = z / np.where(length < 1e-12, np.float32(np.inf), length)

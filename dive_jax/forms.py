@@ -6,6 +6,7 @@ Standard library and NumPy only; the map is written once, for NumPy's arrays and
 * linear: weight x + offset.
 * residual: base x + out_weight relu(hidden_weight x + hidden_bias) + out_bias.
 * mlp: layers t = 0, 1, ..., x <- weight_t x + bias_t, with a relu between two of them.
+* sided: weight x, of a weight for queries and one for documents.
 * chain: stages t = 0, 1, ..., each a residual block that then keeps some of its coordinates,
   x <- (x + out_weight_t relu(hidden_weight_t x + hidden_bias_t) + out_bias_t)[kept_t].
 
@@ -26,6 +27,7 @@ Axes: TypeAlias = dict[str, tuple[str, ...]]
 _FIXED: dict[str, Axes] = {
     "prefix": {},
     "linear": {"weight": ("dim", "full_dim"), "offset?": ("dim",)},
+    "sided": {"query_weight": ("dim", "full_dim"), "document_weight": ("dim", "full_dim")},
     "residual": {
         "hidden_weight": ("hidden", "full_dim"),
         "hidden_bias": ("hidden",),
@@ -124,7 +126,15 @@ def _check_chosen(name: str, kept: np.ndarray, width: int) -> None:
         )
 
 
-def mapped(form: str, arrays: Mapping[str, Any], rows: Any, dim: int, *, dot: Callable) -> Any:
+def mapped(
+    form: str,
+    arrays: Mapping[str, Any],
+    rows: Any,
+    dim: int,
+    *,
+    dot: Callable,
+    side: str = "document",
+) -> Any:
     """Maps rows, each on its own; for arrays of NumPy or of JAX, as given.
 
     Args:
@@ -133,6 +143,7 @@ def mapped(form: str, arrays: Mapping[str, Any], rows: Any, dim: int, *, dot: Ca
       rows: float32 [rows, full_dim].
       dim: Columns of the result.
       dot: Product of two matrices.
+      side: Whose rows they are, "query" or "document"; only form sided asks.
 
     Returns:
       float32 [rows, dim], not normalised.
@@ -144,6 +155,8 @@ def mapped(form: str, arrays: Mapping[str, Any], rows: Any, dim: int, *, dot: Ca
             moved = rows + _block(arrays, rows, dot, end=f"_{t}")
             rows = moved[:, arrays[f"{_CHOSEN}{t}"]]
         return rows
+    if form == "sided":
+        return dot(rows, arrays[f"{side}_weight"].T)
     if form == "linear":
         out = dot(rows, arrays["weight"].T)
         return out + arrays["offset"][None, :] if "offset" in arrays else out

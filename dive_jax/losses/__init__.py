@@ -12,6 +12,7 @@ from dive_jax.losses.batch_hinge import (
 )
 from dive_jax.losses.gram import gram_distillation, smooth_l1
 from dive_jax.losses.hinge import active, hinge, softplus_hinge
+from dive_jax.losses.infonce import infonce
 from dive_jax.losses.ntxent import headwise_ntxent, pair_count
 from dive_jax.losses.ranking import Weighted, rank_loss, rank_terms, weighted_mean
 from dive_jax.losses.reconstruction import absolute_error, prediction_error, squared_error
@@ -33,6 +34,7 @@ __all__ = [
     "gram_distillation",
     "headwise_ntxent",
     "hinge",
+    "infonce",
     "neighbour_distillation",
     "pair_count",
     "pair_distillation",

@@ -9,27 +9,29 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, UInt
 
 from dive_jax.artefact import Artefact
-from dive_jax.data.embeddings import unit_rows
-from dive_jax.data.triplets import compact
 from dive_jax.losses import absolute_error, neighbour_distillation, pair_distillation
 from dive_jax.losses.ranking import Reduction
+from dive_jax.methods.neighbours import with_neighbours
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
 from dive_jax.methods.search_adaptor import (
     distinct,
-    masked_mean,
     most_relevant,
     rank_term,
     stacked_documents,
 )
-from dive_jax.methods.shared import Prepared, made, module_task, prepare, residual_arrays
+from dive_jax.methods.shared import (
+    made,
+    masked_mean,
+    module_task,
+    prepare,
+    residual_arrays,
+)
 from dive_jax.methods.stages import Stage, divided, joined, run_stage
 from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
-from dive_jax.retrieval.exact import top_k
 from dive_jax.training.batches import Batch, drawn
 from dive_jax.training.epoch import Losses, Params, Start, Task
 
@@ -172,41 +174,6 @@ def _topk(
     near = leading(adapter, vectors, last)
     gaps = neighbour_distillation(documents[:, :last], near, cosines, widths=widths)
     return masked_mean(jnp.sum(gaps, axis=0), distinct(batch).document)
-
-
-def nearest(
-    material: Material, rows: Int[np.ndarray, " rows"], count: int, chunk_rows: int
-) -> Int[np.ndarray, "rows neighbours"]:
-    """Returns the nearest documents of some documents by frozen cosine, never themselves.
-
-    Args:
-      material: Whose documents are searched, all of them.
-      rows: Documents to find the neighbours of.
-      count: How many, fewer where there are not as many other documents.
-      chunk_rows: Documents held at once.
-    """
-    vectors = material.vectors.document
-    found = top_k(
-        unit_rows(vectors, rows), vectors, k=count + 1, chunk_rows=chunk_rows, transform=unit_rows
-    ).rows
-    own = found == rows[:, None]
-    order = np.argsort(own, axis=1, kind="stable")  # itself last
-    return np.take_along_axis(found, order, axis=1)[:, : found.shape[1] - 1]
-
-
-def with_neighbours(ready: Prepared, material: Material, fitting: Fitting, count: int) -> Prepared:
-    """Adds each document's neighbours to what is trained on, those that were missing as rows."""
-    _, used = compact(material.triplets)
-    found = nearest(material, used.document, count, fitting.chunk_rows)
-    extra = np.setdiff1d(found, used.document)
-    place = np.zeros(len(material.vectors.document), np.int32)
-    rows = np.concatenate([used.document, extra])
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    vectors = unit_rows(material.vectors.document, extra)
-    if ready.axes is not None:
-        vectors = vectors @ ready.axes.T
-    document = np.concatenate([ready.data.document, vectors])
-    return ready._replace(data=ready.data._replace(document=document, neighbours=place[found]))
 
 
 def task(

@@ -136,7 +136,7 @@ class Method(NamedTuple):
     check: Callable[[Material, AdapterOptions], object] | None = None
 
 
-@functools.partial(jax.jit, static_argnames=("form", "dim", "normalized"))
+@functools.partial(jax.jit, static_argnames=("form", "dim", "normalized", "side"))
 def _map(
     arrays: dict[str, Array],
     vectors: Float[Array, "rows full_dim"],
@@ -144,13 +144,14 @@ def _map(
     form: str,
     dim: int,
     normalized: bool,
+    side: str,
 ) -> tuple[Float[Array, "rows dim"], Float[Array, " rows"]]:
     """Returns the mapped rows, and the greatest magnitude of each row given."""
     peaks = jnp.max(jnp.abs(vectors), axis=1)
     scaled = vectors / jnp.where(peaks > 0, peaks, 1)[:, None]  # no square overflows or vanishes
     vectors = unit(scaled)
     dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-    out = forms.mapped(form, arrays, vectors, dim, dot=dot)
+    out = forms.mapped(form, arrays, vectors, dim, dot=dot, side=side)
     return (unit(out) if normalized else out), peaks
 
 
@@ -207,7 +208,7 @@ class Compressor:
         rows = len(vectors)
         size = min(chunk_rows, max(rows, 1))
         for first in range(start, rows, size) or (0,):
-            yield self._chunk(vectors[first : first + size], first, size)
+            yield self._chunk(vectors[first : first + size], first, size, side)
 
     def sides(self, chunk_rows: int = _ROWS) -> TwoSided:
         """Returns `compress` of each side as a function of vectors alone."""
@@ -234,7 +235,9 @@ class Compressor:
     def _arrays(self) -> dict[str, Array]:
         return jax.device_put(self.artefact.arrays)
 
-    def _chunk(self, chunk: np.ndarray, first: int, size: int) -> Float[np.ndarray, "rows dim"]:
+    def _chunk(
+        self, chunk: np.ndarray, first: int, size: int, side: str
+    ) -> Float[np.ndarray, "rows dim"]:
         rows = np.zeros((size, self.full_dim), np.float32)
         with np.errstate(over="ignore"):  # too large for float32 is not finite, and said so below
             rows[: len(chunk)] = chunk
@@ -244,6 +247,7 @@ class Compressor:
             form=self.artefact.form,
             dim=self.dim,
             normalized=self.artefact.meta["normalized"],
+            side=side if self.artefact.form == "sided" else "document",
         )
         peaks = np.asarray(peaks)[: len(chunk)]
         bad = np.flatnonzero(~(np.isfinite(peaks) & (peaks > 0)))

@@ -13,6 +13,7 @@ from dive_jax.methods import (
     linear,
     matryoshka_adaptor,
     pca,
+    projections,
     search_adaptor,
     smec,
 )
@@ -74,6 +75,16 @@ def _dive(name: str, fit: Any = dive.fit, **settings: Any) -> Method:
     return _trained(name, named, tunes=FLAGS, width=_headed, **settings)
 
 
+def _projection(family: Any) -> Method:
+    fit = functools.partial(projections.fit, family=family, name=f"linear_{family}")
+
+    def check(material: Material, options: AdapterOptions) -> None:
+        _narrow(material, options)
+        held_out(material, "validation")
+
+    return Method(fit, seeded=True, check=check)
+
+
 METHODS: dict[str, Method] = {
     "frozen": Method(linear.frozen, seeded=False),
     "truncate": _plain(linear.truncate),
@@ -90,12 +101,14 @@ METHODS: dict[str, Method] = {
     "dive_batch_linear": _dive(
         "dive_batch_linear", dive.fit_linear, basis="principal", ranking="batch"
     ),
+    "linear_shared": _projection("shared"),
+    "linear_dual": _projection("dual"),
     "auto": Method(auto.fit, seeded=True, check=auto.check),
 }
 """Every method, references first; the trained ones but the autoencoder need judgments."""
 
-COMPARED = tuple(name for name in METHODS if name != auto.NAME)
-"""The methods of a comparison unless others are named: all that are methods of their own."""
+COMPARED = tuple(name for name in METHODS if name != auto.NAME and not name.startswith("linear_"))
+"""The methods of a comparison unless others are named: those that give unit vectors."""
 
 MAIN = ("frozen", "truncate", "pca", "dive")
 """The methods of the main job, `python -m dive_jax.train`."""

@@ -20,7 +20,14 @@ from dive_jax.losses import (
 )
 from dive_jax.losses.ranking import Reduction
 from dive_jax.methods.protocol import Fitted, Fitting, Material
-from dive_jax.methods.shared import made, module_task, prepare, residual_arrays, trained
+from dive_jax.methods.shared import (
+    made,
+    masked_mean,
+    module_task,
+    prepare,
+    residual_arrays,
+    trained,
+)
 from dive_jax.models.predictor import Predictor
 from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
@@ -125,11 +132,6 @@ def rank_term(
         for similarity in prefix_similarities(queries, documents, widths=widths)
     ]
     return sum(terms, start=jnp.float32(0))
-
-
-def masked_mean(values: Float[Array, " rows"], mask: Bool[Array, " rows"]) -> Float[Array, ""]:
-    """Returns the mean over the rows whose mask is true, 0 if there is none."""
-    return weighted_mean(jnp.where(mask, values, 0.0), mask.astype(values.dtype))
 
 
 class SearchAdaptor(nnx.Module):

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from dive_jax.artefact import Artefact
 from dive_jax.data.embeddings import unit_rows
 from dive_jax.data.judgments import place
 from dive_jax.data.triplets import compact
+from dive_jax.losses import weighted_mean
 from dive_jax.methods.pca import rotation
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
 from dive_jax.options import AdapterOptions
@@ -130,6 +132,11 @@ def module_task(make: Any, loss: Any) -> Task:
         return Start(nnx.to_pure_dict(nnx.split(make(nnx.Rngs(key)))[1]))
 
     return Task(init, lambda params, _, batch: loss(nnx.merge(graph, nnx.State(params)), batch))
+
+
+def masked_mean(values: Float[Array, " rows"], mask: Bool[Array, " rows"]) -> Float[Array, ""]:
+    """Returns the mean over the rows whose mask is true, 0 if there is none."""
+    return weighted_mean(jnp.where(mask, values, 0.0), mask.astype(values.dtype))
 
 
 def residual_arrays(params: Params, axes: np.ndarray | None, dim: int) -> dict[str, np.ndarray]:

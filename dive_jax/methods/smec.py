@@ -18,8 +18,8 @@ from dive_jax.artefact import Artefact
 from dive_jax.losses import neighbour_distillation
 from dive_jax.losses.ranking import Reduction
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
-from dive_jax.methods.search_adaptor import distinct, masked_mean, most_relevant, rank_term
-from dive_jax.methods.shared import prepare
+from dive_jax.methods.search_adaptor import distinct, most_relevant, rank_term
+from dive_jax.methods.shared import masked_mean, prepare
 from dive_jax.methods.stages import Stage, divided, joined, run_stage
 from dive_jax.models.chain import (
     Width,

@@ -51,6 +51,7 @@ class Batch(NamedTuple):
       gains: Judged gain of each document for each query, 0 where not judged or not relevant.
       excluded: True where a document is relevant for a query, or identical in text to one that is.
       neighbours: The nearest documents of each document; None if not asked for.
+      hard: Documents that each query must keep below its positive; None if not asked for.
     """
 
     query: Float[JaxArray, "batch full_dim"]
@@ -62,6 +63,7 @@ class Batch(NamedTuple):
     gains: Float[JaxArray, "batch documents"] | None = None
     excluded: Bool[JaxArray, "batch documents"] | None = None
     neighbours: Neighbours | None = None
+    hard: "Neighbours | None" = None
 
 
 class Data(NamedTuple):
@@ -73,12 +75,15 @@ class Data(NamedTuple):
       relations: Who is relevant for whom; None where no loss asks.
       neighbours: Rows of the nearest documents of each document, [documents, neighbours]; None
         where no loss asks.
+      hard: Rows of documents that each query must keep low, [queries, hard], -1 where there is
+        none; None where no loss asks.
     """
 
     query: Any
     document: Any
     relations: "Relations | None" = None
     neighbours: Any = None
+    hard: Any = None
 
 
 class Relations(NamedTuple):
@@ -121,6 +126,9 @@ def gather(data: Data, triplets: Triplets, rows: Int[JaxArray, " batch"]) -> Bat
     near = None
     if data.neighbours is not None:
         near = Neighbours(jnp.asarray(data.neighbours)[documents], jnp.asarray(data.document))
+    hard = None
+    if data.hard is not None:
+        hard = Neighbours(jnp.asarray(data.hard)[query], jnp.asarray(data.document))
     return Batch(
         data.query[query],
         data.document[positive],
@@ -131,6 +139,7 @@ def gather(data: Data, triplets: Triplets, rows: Int[JaxArray, " batch"]) -> Bat
         gains,
         excluded,
         near,
+        hard,
     )
 
 

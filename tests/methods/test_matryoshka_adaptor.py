@@ -14,10 +14,9 @@ from dive_jax.methods import linear, matryoshka_adaptor
 from dive_jax.methods.matryoshka_adaptor import (
     MatryoshkaSettings,
     matryoshka_losses,
-    nearest,
     prefix_widths,
-    with_neighbours,
 )
+from dive_jax.methods.neighbours import nearest, with_neighbours
 from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.methods.search_adaptor import SearchSettings, search_losses
 from dive_jax.methods.shared import prepare
