@@ -28,8 +28,8 @@ def loaded(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["dive_jax.losses"])
-def test_losses_load_jax_and_nothing_heavy(module: str):
+@pytest.mark.parametrize("module", ["dive_jax.losses", "dive_jax.operators"])
+def test_public_functions_load_jax_and_nothing_heavy(module: str):
     assert loaded(f"import {module}") & set(HEAVY) == set()
 
 
