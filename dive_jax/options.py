@@ -68,14 +68,17 @@ STUDIES = (
     *("compare", "ablation", "select", "heads", "audit", "widths", "dynamics", "backbones"),
     "unseen",
 )
-"""Names of the studies."""
+"""Studies whose table has a row a method or setting."""
+
+THEORY = ("calibration", "two_view", "selection")
+"""Studies of the operator theory, each with a table of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions(CompareOptions):
     """Options of `python -m dive_jax.study`."""
 
-    study: str = setting("ablation", "Which study.", choices=STUDIES)
+    study: str = setting("ablation", "Which study.", choices=(*STUDIES, *THEORY))
     settings: tuple[str, ...] | None = setting(
         None,
         "select: settings to vary; default all that it knows.",
@@ -129,3 +132,21 @@ class CompressOptions(ComputeOptions):
     encoder: str | None = setting(
         None, "Encoder the vectors come from; refused unless it is the adapter's."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryOptions(ComputeOptions, SplitOptions, SourceOptions):
+    """Options of `python -m dive_jax.geometry`."""
+
+    ranks: tuple[int, ...] = setting((4, 8, 16, 32), "Ranks to decide for.", low=1)
+    splits: int = setting(20, "Random pairs of halves.", low=1)
+    seed: int = setting(2027, "Seed of the halves and of the subsamples.", low=0, high=2**32 - 1)
+    draws: int = setting(3, "Subsamples of each size.", low=1)
+    run_dir: str | None = setting(
+        None, "Folder of the run; default runs/geometry-<dataset>-<encoder>.", result=False
+    )
+
+    @property
+    def folder(self) -> str:
+        """The run's folder."""
+        return self.run_dir or f"runs/geometry-{self.dataset.replace('/', '_')}-{self.encoder}"

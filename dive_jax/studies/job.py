@@ -42,6 +42,7 @@ class Job(NamedTuple):
       unseen: Those of them whose relevant documents no training query has.
       overlap: How many of the scored queries' relevant documents training has seen.
       material: What methods are fitted on.
+      train_qrels: Judgments of the queries that train, in the order of their files.
     """
 
     source: Source
@@ -51,6 +52,7 @@ class Job(NamedTuple):
     unseen: tuple[str, ...]
     overlap: Overlap
     material: Material
+    train_qrels: Qrels
 
 
 def _frozen_ranking(
@@ -166,4 +168,5 @@ def prepare(options: TrainOptions, dataset: str, methods: Sequence[str] | None =
         tuple(unseen_queries(scored, trained, qrels)),
         overlap(scored, trained, qrels),
         material,
+        {query: qrels[query] for query in trained},
     )
