@@ -185,6 +185,18 @@ def show_study(metrics: Mapping[str, Any], folder: str) -> None:
     print(f"Everything of this study is in {folder}")
 
 
+def show_theory(metrics: Mapping[str, Any], folder: str) -> None:
+    """Prints a study of the operator theory."""
+    from dive_jax.report.tables import print_table
+    from dive_jax.studies.theory import STUDIES
+
+    study = STUDIES[metrics["study"]]
+    print_table(metrics["rows"], study.columns, title=study.title)
+    for name in study.told(metrics["rows"]):
+        print(f"{name}: {metrics[name]}")
+    print(f"Everything of this study is in {folder}")
+
+
 def main(
     command: str,
     about: str,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dive_jax import cli
-from dive_jax.options import StudyOptions
+from dive_jax.options import THEORY, StudyOptions
 
 ABOUT = (
     "Runs one study (--study) and prints its table. What was measured under the same settings by "
@@ -16,6 +16,12 @@ ABOUT = (
 def work(options: StudyOptions) -> None:
     """Runs the study and prints its table."""
     cli.configure_jax()
+    if options.study in THEORY:
+        from dive_jax.studies import theory
+
+        done = theory.run(options.study, options, Path(options.folder), cli.watch())
+        cli.show_theory(done, options.folder)
+        return
     from dive_jax.studies.study import run
 
     cli.show_study(run(options.study, options, Path(options.folder), cli.watch()), options.folder)

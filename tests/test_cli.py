@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dive_jax import cli
 from dive_jax.options import (
     STUDIES,
+    THEORY,
     CompareOptions,
     CompressOptions,
     EvaluateOptions,
@@ -56,7 +57,7 @@ def test_rendered_options_are_a_flag_file(tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: path.stem)
 def test_every_launch_file_parses_and_says_what_it_is(path: Path):
-    options = StudyOptions if path.stem in STUDIES else TrainOptions
+    options = StudyOptions if path.stem in (*STUDIES, *THEORY) else TrainOptions
     parsed = cli.parse(options, [f"--flagfile={path}"])
     assert getattr(parsed, "study", path.stem) in (path.stem, StudyOptions().study)
     comment = [line for line in path.read_text().splitlines() if line.startswith("#")]
@@ -75,6 +76,7 @@ def test_all_launch_files_are_there():
         "nfcorpus",
         "scidocs",
         *STUDIES,
+        *THEORY,
     ]
     assert set(wanted) <= {path.stem for path in FLAG_FILES}
 

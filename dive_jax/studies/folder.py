@@ -17,7 +17,7 @@ from dive_jax.settings import differences, render
 from dive_jax.types import InputError
 
 _LOCK = ".lock"
-_CELLS = "cells"
+_FLAGS = "options.flags"
 _PACKAGES = ("dive_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -39,7 +39,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def check_folder(folder: Path, options: Any, flags: str = "options.flags") -> None:
+def check_folder(folder: Path, options: Any, flags: str = _FLAGS) -> None:
     """Raises `InputError` if a folder cannot become, or go on as, the folder of these options.
 
     Args:
@@ -58,8 +58,8 @@ def check_folder(folder: Path, options: Any, flags: str = "options.flags") -> No
                 "give those again, or another --run_dir"
             )
     elif folder.exists() and any(each.name != _LOCK for each in folder.iterdir()):
-        shared = flags != "options.flags" and (folder / _CELLS).is_dir()
-        if not shared:
+        others = {each.name for each in folder.glob("*.flags")} - {_FLAGS}
+        if flags == _FLAGS or not others:
             raise InputError(
                 f"--run_dir: {folder} has files but no {flags}, so it is no run's folder; "
                 "name another"
@@ -68,7 +68,7 @@ def check_folder(folder: Path, options: Any, flags: str = "options.flags") -> No
 
 @contextlib.contextmanager
 def claimed(
-    folder: Path, options: Any, warn: Callable[[str], None], flags: str = "options.flags"
+    folder: Path, options: Any, warn: Callable[[str], None], flags: str = _FLAGS
 ) -> Iterator[None]:
     """Holds a run's folder for this process, and ties it to its options and machine.
 
