@@ -40,12 +40,13 @@ class BaselineOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TuningOptions(Checked):
-    """What is decided on held-out training queries; nothing is by default."""
+    """What is decided on held-out training queries."""
 
     early_stopping: str = setting(
-        "off",
-        "Epochs chosen on held-out queries: of documents that do not train, or any.",
-        choices=("off", "unseen", "validation"),
+        "default",
+        "Epochs chosen on held-out queries: of documents that do not train, or any. By default "
+        "unseen for dive_batch and dive_batch_linear, off for the others.",
+        choices=("default", "off", "unseen", "validation"),
     )
     patience: int = setting(5, "Epochs without a better score after which training ends.", low=1)
     dial: str = setting(

@@ -71,5 +71,6 @@ FLAGS = [
     "--batch_size=16",
     "--epochs=3",
     "--seeds=1,2",
+    "--early_stopping=off",
 ]
 """A training command on it that ends in seconds."""

@@ -126,6 +126,7 @@ class Method(NamedTuple):
       seeded: Whether it gives one compressor a seed; else it gives one.
       tunes: Which options of `TuningOptions` it heeds, early_stopping and dial; see
         `methods.tuning`.
+      stops: What --early_stopping=default means for it: off or unseen.
       check: Material and options -> nothing; cheap, and raises `InputError` for what `fit` would
         refuse: an impossible width, no query to hold out. None if nothing can be wrong.
     """
@@ -133,6 +134,7 @@ class Method(NamedTuple):
     fit: Fit
     seeded: bool
     tunes: tuple[str, ...] = ()
+    stops: str = "off"
     check: Callable[[Material, AdapterOptions], object] | None = None
 
 

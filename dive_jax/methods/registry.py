@@ -18,7 +18,7 @@ from dive_jax.methods import (
     smec,
 )
 from dive_jax.methods.protocol import Fit, Fitted, Fitting, Material, Method
-from dive_jax.methods.tuning import FLAGS, held_kind, held_out, tuned
+from dive_jax.methods.tuning import FLAGS, held_kind, held_out, possible, tuned
 from dive_jax.options import AdapterOptions
 from dive_jax.types import InputError
 
@@ -49,6 +49,7 @@ def _trained(
     fit: Fit,
     *,
     tunes: tuple[str, ...] = (),
+    stops: str = "off",
     width: Callable[[Material, AdapterOptions], None] = _narrow,
     **settings: Any,
 ) -> Method:
@@ -58,21 +59,27 @@ def _trained(
       name: Of the method.
       fit: Trains it in one go.
       tunes: Which of `tuning.FLAGS` it heeds.
+      stops: What --early_stopping=default means for it.
       width: Refuses an impossible width.
       **settings: Its own, whatever the options say of them.
     """
 
     def check(material: Material, options: AdapterOptions) -> None:
         width(material, options)
-        if (kind := held_kind(options, tunes)) is not None:
+        if (kind := held_kind(possible(material, options, stops), tunes)) is not None:
             held_out(material, kind)
 
-    return Method(_with(tuned(fit, name, tunes), **settings), True, tunes, check)
+    return Method(_with(tuned(fit, name, tunes, stops), **settings), True, tunes, stops, check)
 
 
-def _dive(name: str, fit: Any = dive.fit, **settings: Any) -> Method:
+def _dive(name: str, fit: Any = dive.fit, *, stops: str = "off", **settings: Any) -> Method:
     named = functools.partial(fit, name=name)
-    return _trained(name, named, tunes=FLAGS, width=_headed, **settings)
+    return _trained(name, named, tunes=FLAGS, stops=stops, width=_headed, **settings)
+
+
+def _batch(name: str, fit: Any = dive.fit) -> Method:
+    # Long training undoes what the batch's negatives teach about documents that do not train.
+    return _dive(name, fit, stops="unseen", basis="principal", ranking="batch")
 
 
 def _projection(family: Any) -> Method:
@@ -97,10 +104,8 @@ METHODS: dict[str, Method] = {
     "dive_mlp": _trained("dive_mlp", dive_mlp.fit, tunes=FLAGS[:1]),
     "dive": _dive("dive"),
     "dive_principal": _dive("dive_principal", basis="principal"),
-    "dive_batch": _dive("dive_batch", basis="principal", ranking="batch"),
-    "dive_batch_linear": _dive(
-        "dive_batch_linear", dive.fit_linear, basis="principal", ranking="batch"
-    ),
+    "dive_batch": _batch("dive_batch"),
+    "dive_batch_linear": _batch("dive_batch_linear", dive.fit_linear),
     "linear_shared": _projection("shared"),
     "linear_dual": _projection("dual"),
     "auto": Method(auto.fit, seeded=True, check=auto.check),

@@ -24,6 +24,37 @@ SHARES = tuple(tenths / 10 for tenths in range(11))
 
 MEASURE = "ndcg@10"
 
+_OFF = ("off", "default")
+
+
+def resolved(options: AdapterOptions, stops: str) -> AdapterOptions:
+    """Returns the options with a method's own default for early stopping filled in.
+
+    Example:
+      >>> resolved(AdapterOptions(), "unseen").early_stopping
+      'unseen'
+    """
+    if options.early_stopping != "default":
+        return options
+    return dataclasses.replace(options, early_stopping=stops)
+
+
+def possible(material: Material, options: AdapterOptions, stops: str) -> AdapterOptions:
+    """Returns `resolved` options; a default gives way where nothing can be held out for it.
+
+    What the user asks for does not give way: holding it out raises.
+    """
+    chosen = resolved(options, stops)
+    if options.early_stopping != "default" or stops == "off":
+        return chosen
+    for kind in (stops, "validation"):
+        try:
+            held_out(material, kind)
+        except InputError:
+            continue
+        return dataclasses.replace(chosen, early_stopping=kind)
+    return dataclasses.replace(chosen, early_stopping="off")
+
 
 def held_kind(options: AdapterOptions, tunes: tuple[str, ...]) -> str | None:
     """Returns which queries are held out, unseen or validation; None if nothing is chosen.
@@ -39,7 +70,7 @@ def held_kind(options: AdapterOptions, tunes: tuple[str, ...]) -> str | None:
       'unseen'
     """
     for flag in FLAGS:
-        if flag in tunes and (kind := getattr(options, flag)) != "off":
+        if flag in tunes and (kind := getattr(options, flag)) not in _OFF:
             return kind
     return None
 
@@ -173,7 +204,7 @@ def part(
     return fitting
 
 
-def tuned(fit: Fit, name: str, tunes: tuple[str, ...]) -> Fit:
+def tuned(fit: Fit, name: str, tunes: tuple[str, ...], stops: str = "off") -> Fit:
     """Returns a fit that heeds --early_stopping and --dial.
 
     With both off it is the fit as it is. Else a first training leaves queries out, and chooses the
@@ -184,10 +215,12 @@ def tuned(fit: Fit, name: str, tunes: tuple[str, ...]) -> Fit:
       fit: Trains the method in one go, through `shared.trained`.
       name: Of the method, for notes.
       tunes: Which of `FLAGS` make sense for it.
+      stops: What --early_stopping=default means for it.
     """
 
     def either(material: Material, options: AdapterOptions, fitting: Fitting) -> Fitted:
-        wanted = [flag for flag in FLAGS if getattr(options, flag) != "off"]
+        options = possible(material, options, stops)
+        wanted = [flag for flag in FLAGS if getattr(options, flag) not in _OFF]
         if (left := [f"--{flag}" for flag in wanted if flag not in tunes]) and fitting.note:
             fitting.note(f"{name} is fitted without {' and '.join(left)}")
         if (kind := held_kind(options, tunes)) is None:
@@ -211,7 +244,7 @@ def _in_two(
     if dial and options.basis == "principal":
         material = material._replace(axes=pca.rotation(material, fitting.chunk_rows))
     validate = scorer(material, held, fitting.chunk_rows)
-    stops = options.early_stopping != "off"
+    stops = options.early_stopping not in _OFF
     total = options.passes(len(material.triplets.query))
     one = part(fitting, "validation", total, (0, 0.5), total)
     first = fit(

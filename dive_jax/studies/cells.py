@@ -14,7 +14,7 @@ from dive_jax.data.splits import check_manifest, manifest
 from dive_jax.files import write_json
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, load
 from dive_jax.methods.registry import find
-from dive_jax.methods.tuning import held_kind
+from dive_jax.methods.tuning import held_kind, resolved
 from dive_jax.options import TrainOptions
 from dive_jax.report.plots import PANELS, training_curves
 from dive_jax.scoring import Scores, score
@@ -52,7 +52,8 @@ def _told(logged: Logged) -> str:
 
 def joint_seeds(method: str, options: TrainOptions) -> bool:
     """Says whether a method's seeds decide together, so that one more changes what all become."""
-    return method == "auto" or held_kind(options, find(method).tunes) is not None
+    found = find(method)
+    return method == "auto" or held_kind(resolved(options, found.stops), found.tunes) is not None
 
 
 def fitted_names(method: str, seeds: tuple[int, ...]) -> dict[str, str]:

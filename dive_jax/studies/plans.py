@@ -163,10 +163,10 @@ def dynamics(options: StudyOptions, ask: Ask) -> Outcome:
 def unseen(options: StudyOptions, ask: Ask) -> Outcome:
     """What early stopping, the dial and a linear adapter do for documents nobody trained on."""
     ways = {
-        "": {},
+        "": {"early_stopping": "off"},
         ", stopped on unseen": {"early_stopping": "unseen"},
         ", stopped on validation": {"early_stopping": "validation"},
-        ", dial": {"dial": "validation"},
+        ", dial": {"early_stopping": "off", "dial": "validation"},
         ", stopped on unseen, dial": {"early_stopping": "unseen", "dial": "validation"},
     }
     chosen = methods_of(options, ("dive_principal", "dive_batch", "dive_batch_linear"))

@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Array
 
 from dive_jax.artefact import Artefact
-from dive_jax.data.holdout import Held
+from dive_jax.data.holdout import Held, NoUnseenError
 from dive_jax.methods import tuning
 from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
 from dive_jax.methods.registry import COMPARED, METHODS, find
@@ -200,7 +200,39 @@ def test_which_methods_are_tuned():
     assert heeded == dict.fromkeys(both, FLAGS) | dict.fromkeys(
         ("autoencoder", "dive_mlp"), ("early_stopping",)
     )
-    assert set(COMPARED) == set(METHODS) - {"auto"}
+    assert set(COMPARED) == set(METHODS) - {"auto", "linear_shared", "linear_dual"}
+    stopped = {name for name, method in METHODS.items() if method.stops != "off"}
+    assert stopped == {"dive_batch", "dive_batch_linear"}
+
+
+def test_a_default_gives_way_and_a_wish_does_not(job: Job):
+    plain = options(early_stopping="default")
+    assert tuning.possible(job.material, plain, "off").early_stopping == "off"
+    assert tuning.possible(job.material, plain, "unseen").early_stopping == "unseen"
+    held = job.material.hold_out
+    assert held is not None
+
+    def only_validation(kind: str) -> Held:
+        if kind == "unseen":
+            raise NoUnseenError("none")
+        return held(kind)
+
+    some = job.material._replace(hold_out=only_validation)
+    assert tuning.possible(some, plain, "unseen").early_stopping == "validation"
+    none = job.material._replace(hold_out=None)
+    assert tuning.possible(none, plain, "unseen").early_stopping == "off"
+    assert tuning.possible(none, options(), "unseen").early_stopping == "unseen"
+    with pytest.raises(InputError, match="no judgments"):
+        find("dive_batch_linear").fit(none, options(), Fitting(SEEDS))
+
+
+def test_the_default_of_a_method_trains_twice(job: Job):
+    fake = Fake([0.1, 0.2])
+    plain = options(early_stopping="default")
+    tuned(fake, "toy", FLAGS, "unseen")(job.material, plain, Fitting((1,)))
+    assert len(fake.given) == 2
+    tuned(fake, "toy", FLAGS)(job.material, plain, Fitting((1,)))
+    assert len(fake.given) == 3
 
 
 def places(folder: Path) -> Callable[..., Checkpoints]:
