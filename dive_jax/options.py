@@ -70,7 +70,7 @@ STUDIES = (
 )
 """Studies whose table has a row a method or setting."""
 
-THEORY = ("calibration", "two_view", "selection")
+THEORY = ("calibration", "two_view", "selection", "operator_risk", "estimation")
 """Studies of the operator theory, each with a table of its own."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from dive_jax import study
 from dive_jax.options import THEORY
 from dive_jax.studies import selection, theory, two_view
+from dive_jax.studies.operator_losses import moment_of
 from tests import toy
 
 
@@ -67,6 +68,32 @@ def test_selection_tells_three_rules(folder: Path):
     assert min(entry["regret"].values()) >= 0
     assert entry["accuracy"]["shared"] + entry["accuracy"]["dual"] == pytest.approx(1)
     assert all(len(row["folds"]) == 5 for row in metrics["rows"])
+
+
+def test_slopes_are_counted(folder: Path):
+    metrics = told(folder, "operator_risk")
+    assert metrics["slopes"] == 2 * len(metrics["rows"]) == 8
+    assert metrics["positive_slopes"] == sum(
+        value > 0 for row in metrics["rows"] for value in row["slopes"]
+    )
+    row = metrics["rows"][0]
+    assert np.array(row["gaps"]).shape == (2, len(row["sizes"]))
+
+
+def test_estimates_stand_beside_the_held_out_gain(folder: Path):
+    metrics = told(folder, "estimation")
+    kinds = {(row["data"], row["estimate"]) for row in metrics["rows"]}
+    assert kinds == {(d, e) for d in ("simulation", "embeddings") for e in ("raw", "corrected")}
+    raw = [row["estimated"] for row in metrics["rows"] if row["estimate"] == "raw"]
+    assert min(raw) >= 0
+    assert metrics["calibration_error"]["simulation"]["raw"] > 0
+
+
+def test_the_simulated_moment_is_what_samples_tend_to():
+    triples, moment = two_view.sample(0.8, 2048, 0)
+    seen = np.asarray(moment_of(triples))
+    size = np.linalg.norm(moment)
+    assert np.linalg.norm(seen - moment) < 0.35 * size < np.linalg.norm(seen - moment.T)
 
 
 def test_regret_accuracy_and_wins_are_counted():

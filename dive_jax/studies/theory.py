@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dive_jax.files import write_json, write_text
 from dive_jax.options import StudyOptions
 from dive_jax.report.tables import Column, csv_text, markdown
-from dive_jax.studies import calibration, selection, two_view
+from dive_jax.studies import calibration, estimation, operator_risk, selection, two_view
 from dive_jax.studies.cells import FORMAT_VERSION, Watch
 from dive_jax.studies.folder import check_folder, claimed, versions
 
@@ -52,6 +52,20 @@ STUDIES: dict[str, Theory] = {
         selection.draw,
         selection.told,
     ),
+    "operator_risk": Theory(
+        "held-out losses of both families by sample size",
+        operator_risk.COLUMNS,
+        operator_risk.measure,
+        operator_risk.draw,
+        operator_risk.told,
+    ),
+    "estimation": Theory(
+        "evidence for dual against the held-out gain",
+        estimation.COLUMNS,
+        estimation.measure,
+        estimation.draw,
+        estimation.told,
+    ),
 }
 """Every such study by name."""
 
@@ -71,6 +85,7 @@ def run(name: str, options: StudyOptions, folder: Path, watch: Watch) -> dict[st
     Raises:
       InputError: For wrong options, or a folder begun with others.
     """
+    options = options.effective()
     flags, finished = f"{name}.flags", folder / f"{name}.json"
     check_folder(folder, options, flags)
     if finished.is_file():

@@ -15,6 +15,7 @@ from dive_jax.report.line_plots import Panel, Point, panels
 from dive_jax.report.tables import Column
 from dive_jax.studies.cells import Watch
 from dive_jax.studies.keeping import kept
+from dive_jax.studies.triples import Triples
 
 DIM, LATENT, NOISE = 32, 8, 0.6
 ANGLES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
@@ -85,14 +86,34 @@ def _scored(
     return jnp.stack(rows)
 
 
+def _mixing(rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=(DIM, LATENT)) / np.sqrt(DIM)
+
+
+def sample(angle: float, size: int, seed: int) -> tuple[Triples, Float[Array, "dim dim"]]:
+    """Returns triples of the two views, and the moment that they are a sample of.
+
+    Args:
+      angle: Radians.
+      size: Triples, at most the largest size; samples of one seed are nested.
+      seed: Of the latent vectors and the noise.
+    """
+    rng = np.random.default_rng([MASTER, seed])
+    mixing, matrix = _mixing(rng), turn(angle)
+    query, document = _views(rng, SIZES[-1], mixing, matrix)
+    _, negative = _views(rng, SIZES[-1], mixing, matrix)
+    ids = tuple(str(row) for row in range(size))
+    moment = jnp.asarray(mixing @ mixing.T @ matrix.T, jnp.float32)
+    return Triples(ids, query[:size], document[:size], negative[:size]), moment
+
+
 def cell(angle: float, size: int, seeds: int) -> list[list[list[float]]]:
     """Returns nDCG@10 by seed, rank and family (shared, dual) at one angle and sample size."""
     found = []
     for seed in range(seeds):
         # The same latent vectors and noise at every angle, and nested samples.
         rng = np.random.default_rng([MASTER, seed])
-        mixing = rng.normal(size=(DIM, LATENT)) / np.sqrt(DIM)
-        matrix = turn(angle)
+        mixing, matrix = _mixing(rng), turn(angle)
         test = _views(rng, QUERIES, mixing, matrix)
         query, document = _views(rng, SIZES[-1], mixing, matrix)
         _, negative = _views(rng, SIZES[-1], mixing, matrix)
