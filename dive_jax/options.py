@@ -70,7 +70,10 @@ STUDIES = (
 )
 """Studies whose table has a row a method or setting."""
 
-THEORY = ("calibration", "two_view", "selection", "operator_risk", "estimation")
+THEORY = (
+    *("calibration", "two_view", "selection", "operator_risk", "estimation", "rotation"),
+    "rank_by_data",
+)
 """Studies of the operator theory, each with a table of its own."""
 
 

@@ -89,6 +89,19 @@ def test_estimates_stand_beside_the_held_out_gain(folder: Path):
     assert metrics["calibration_error"]["simulation"]["raw"] > 0
 
 
+def test_turned_queries_are_trained_and_scored(folder: Path):
+    rows = told(folder, "rotation")["rows"]
+    assert [row["degrees"] for row in rows] == [0, 90]
+    for row in rows:
+        gap = row["dual"][0] - row["shared"][0]
+        assert row["gap"][0] == pytest.approx(gap)
+        assert 0 < row["shared"][0] <= 1
+    metrics = told(folder, "rank_by_data")
+    (row,) = metrics["rows"]
+    assert (row["rank"], row["n"]) == (4, 32)
+    assert metrics["dual_wins"] == {"32": {"dual": int(row["gap"][0] > 0), "cells": 1}}
+
+
 def test_the_simulated_moment_is_what_samples_tend_to():
     triples, moment = two_view.sample(0.8, 2048, 0)
     seen = np.asarray(moment_of(triples))

@@ -7,7 +7,7 @@ same batches: what differs is what the second matrix is worth.
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,13 +57,16 @@ class ProjectionSettings:
     hard: int = 8
 
 
-def prepare(material: Material, fitting: Fitting, hard: int) -> Prepared:
+def prepare(
+    material: Material, fitting: Fitting, hard: int, mined_on: Material | None = None
+) -> Prepared:
     """Gathers the pairs that train, with hard negatives; every pair is a row once.
 
     Args:
       material: Vectors, triplets and judgments; the triplets' own negatives are not read.
       fitting: Documents held at once.
       hard: Hard negatives a query.
+      mined_on: Whose vectors the hard negatives are found with; default those that train.
 
     Raises:
       InputError: If there are no judgments, or no document is left as a negative.
@@ -72,7 +75,7 @@ def prepare(material: Material, fitting: Fitting, hard: int) -> Prepared:
     pairs = np.unique(np.stack([material.triplets.query, material.triplets.positive], 1), axis=0)
     if not len(pairs):
         raise InputError("no triplets: training needs at least one judged (query, document) pair")
-    every = hard_negatives(material, hard, fitting.chunk_rows)
+    every = hard_negatives(mined_on or material, hard, fitting.chunk_rows)
     if (every < 0).all():
         raise InputError("no hard negatives: every document is relevant; take more documents")
     query, positive = pairs.T.astype(np.int32)
@@ -165,45 +168,79 @@ def arrays_of(params: Params) -> tuple[str, dict[str, np.ndarray]]:
     return "sided", {f"{side}_weight": np.ascontiguousarray(params[side].T) for side in sides}
 
 
-def train_projection(
-    material: Material,
-    ready: Prepared,
-    axes: Float[np.ndarray, "dim full_dim"],
-    family: Family,
-    options: AdapterOptions,
-    fitting: Fitting,
-    settings: ProjectionSettings,
-    name: str,
-) -> Fitted:
-    """Trains projections at the first of the settings' rates, one or two matrices a seed.
+class Projecting(NamedTuple):
+    """What a family is trained on.
 
-    Args:
+    Attributes:
       material: What artefacts tell of their origin.
       ready: What `prepare` gathered.
       axes: Where both families start.
       family: shared or dual.
+      name: Name of the method, kept in the artefact.
+    """
+
+    material: Material
+    ready: Prepared
+    axes: Float[np.ndarray, "dim full_dim"]
+    family: Family
+    name: str
+
+
+def train_projection(
+    todo: Projecting, options: AdapterOptions, fitting: Fitting, settings: ProjectionSettings
+) -> Fitted:
+    """Trains projections at the first of the settings' rates, one or two matrices a seed.
+
+    Args:
+      todo: What is trained, on what.
       options: --max_steps, --epochs and --batch_size bound the paper's.
       fitting: Seeds, checkpoints, report; `validate` keeps the best epoch.
       settings: The paper's.
-      name: Name of the method, kept in the artefact.
     """
     rate = settings.learning_rates[0]
     own = dataclasses.replace(
         options,
         learning_rate=rate,
         weight_decay=settings.weight_decay,
-        batch_size=min(settings.batch_size, max(1, len(ready.triplets.query))),
+        batch_size=min(settings.batch_size, max(1, len(todo.ready.triplets.query))),
         epochs=min(settings.epochs, options.epochs),
         patience=settings.epochs,
     )
 
     def artefact(params: Params, carried: Any, seed: int) -> Artefact:
         form, arrays = arrays_of(params)
-        about = {"seed": seed, "family": family, "learning_rate": rate}
-        meta = material.meta(name, len(axes), **about) | {"normalized": False}
+        about = {"seed": seed, "family": todo.family, "learning_rate": rate}
+        meta = todo.material.meta(todo.name, len(todo.axes), **about) | {"normalized": False}
         return Artefact(form, {key: np.asarray(each) for key, each in arrays.items()}, meta)
 
-    return trained(task(axes, family, settings), ready, own, fitting, artefact)
+    return trained(task(todo.axes, todo.family, settings), todo.ready, own, fitting, artefact)
+
+
+def best_rate(
+    todo: Projecting, options: AdapterOptions, fitting: Fitting, settings: ProjectionSettings
+) -> Fitted:
+    """Trains at each rate, and keeps the one whose best epoch validates best, mean over the seeds.
+
+    Args:
+      todo: What is trained, on what.
+      options: As for `train_projection`.
+      fitting: With `validate`; checkpoints of each rate lie in a folder of its own.
+      settings: The rates, and the rest of the paper's.
+    """
+    tried = []
+    for rate in settings.learning_rates:
+        one = dataclasses.replace(settings, learning_rates=(rate,))
+        at = fitting._replace(checkpoints=_stage(fitting, f"{rate:g}"))
+        tried.append(train_projection(todo, options, at, one))
+    scores = [float(np.mean(np.max(each.history["validation"], axis=0))) for each in tried]
+    best = tried[int(np.argmax(scores))]
+    about = {"rates": dict(zip(map(str, settings.learning_rates), scores, strict=True))}
+    return Fitted(
+        [with_about(each, **about) for each in best.compressors],
+        best.history,
+        sum(each.compile_seconds for each in tried),
+        sum(each.train_seconds for each in tried),
+    )
 
 
 def _stage(fitting: Fitting, stage: str) -> Callable[..., Checkpoints] | None:
@@ -246,18 +283,6 @@ def fit(
     seen = without(material, held)
     ready = prepare(seen, fitting, settings.hard)
     axes = rotation(material, fitting.chunk_rows)[: options.dim]
+    todo = Projecting(seen, ready, axes, family, name)
     validated = fitting._replace(validate=scorer(material, held, fitting.chunk_rows))
-    tried = []
-    for rate in settings.learning_rates:
-        one = dataclasses.replace(settings, learning_rates=(rate,))
-        at = validated._replace(checkpoints=_stage(fitting, f"{rate:g}"))
-        tried.append(train_projection(seen, ready, axes, family, options, at, one, name))
-    scores = [float(np.mean(np.max(each.history["validation"], axis=0))) for each in tried]
-    best = tried[int(np.argmax(scores))]
-    about = {"rates": dict(zip(map(str, settings.learning_rates), scores, strict=True))}
-    return Fitted(
-        [with_about(each, **about) for each in best.compressors],
-        best.history,
-        sum(each.compile_seconds for each in tried),
-        sum(each.train_seconds for each in tried),
-    )
+    return best_rate(todo, options, validated, settings)

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 from dive_jax.files import write_json, write_text
 from dive_jax.options import StudyOptions
 from dive_jax.report.tables import Column, csv_text, markdown
-from dive_jax.studies import calibration, estimation, operator_risk, selection, two_view
+from dive_jax.studies import (
+    calibration,
+    estimation,
+    operator_risk,
+    rank_by_data,
+    rotation,
+    selection,
+    two_view,
+)
 from dive_jax.studies.cells import FORMAT_VERSION, Watch
 from dive_jax.studies.folder import check_folder, claimed, versions
 
@@ -65,6 +73,19 @@ STUDIES: dict[str, Theory] = {
         estimation.measure,
         estimation.draw,
         estimation.told,
+    ),
+    "rotation": Theory(
+        "trained projections, queries turned by an angle",
+        rotation.COLUMNS,
+        rotation.measure,
+        rotation.draw,
+    ),
+    "rank_by_data": Theory(
+        "trained projections by rank and number of training queries, turned by 90 degrees",
+        rank_by_data.COLUMNS,
+        rank_by_data.measure,
+        rank_by_data.draw,
+        rank_by_data.told,
     ),
 }
 """Every such study by name."""
