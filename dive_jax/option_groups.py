@@ -45,7 +45,7 @@ class TuningOptions(Checked):
     early_stopping: str = setting(
         "default",
         "Epochs chosen on held-out queries: of documents that do not train, or any. By default "
-        "unseen for dive_batch and dive_batch_linear, off for the others.",
+        "validation for dive_batch and dive_batch_linear, off for the others.",
         choices=("default", "off", "unseen", "validation"),
     )
     patience: int = setting(5, "Epochs without a better score after which training ends.", low=1)

@@ -126,7 +126,7 @@ class Method(NamedTuple):
       seeded: Whether it gives one compressor a seed; else it gives one.
       tunes: Which options of `TuningOptions` it heeds, early_stopping and dial; see
         `methods.tuning`.
-      stops: What --early_stopping=default means for it: off or unseen.
+      stops: What --early_stopping=default means for it: off, unseen or validation.
       check: Material and options -> nothing; cheap, and raises `InputError` for what `fit` would
         refuse: an impossible width, no query to hold out. None if nothing can be wrong.
     """

@@ -78,8 +78,8 @@ def _dive(name: str, fit: Any = dive.fit, *, stops: str = "off", **settings: Any
 
 
 def _batch(name: str, fit: Any = dive.fit) -> Method:
-    # Long training undoes what the batch's negatives teach about documents that do not train.
-    return _dive(name, fit, stops="unseen", basis="principal", ranking="batch")
+    # How long to train differs tenfold between collections, and longer is not better.
+    return _dive(name, fit, stops="validation", basis="principal", ranking="batch")
 
 
 def _projection(family: Any) -> Method:

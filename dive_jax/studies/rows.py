@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dive_jax.data.splits import manifest
 from dive_jax.files import sha256_json, write_json, write_text
 from dive_jax.methods.registry import find
+from dive_jax.methods.tuning import resolved
 from dive_jax.options import (
     AdapterOptions,
     SourceOptions,
@@ -76,7 +77,7 @@ class Measured(NamedTuple):
     folders: dict[str, dict[str, Path]]
 
 
-def _values(options: TrainOptions, *groups: type[Any]) -> dict[str, Any]:
+def _values(options: AdapterOptions, *groups: type[Any]) -> dict[str, Any]:
     names = [field.name for group in groups for field in dataclasses.fields(group)]
     return {name: getattr(options, name) for name in names}
 
@@ -88,7 +89,9 @@ def settings_of(job: Job, row: Row) -> dict[str, Any]:
     part a folder from what it holds.
     """
     defaults = {each.name: each.default for each in dataclasses.fields(TrainOptions)}
-    chosen = _values(row.options, AdapterOptions, TripletOptions)
+    defaults["early_stopping"] = "off"
+    options = resolved(row.options, find(row.method).stops)
+    chosen = _values(options, AdapterOptions, TripletOptions)
     read = _READ.get(row.method, tuple(chosen))
     chosen = {name: chosen[name] for name in read if chosen[name] != defaults[name]}
     joint = {"seeds": list(row.options.seeds)} if joint_seeds(row.method, row.options) else {}
