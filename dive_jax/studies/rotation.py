@@ -28,11 +28,11 @@ def measure(options: StudyOptions, folder: Path, watch: Watch) -> list[dict[str,
     """Returns a row a dataset and angle; finished cells are read.
 
     Args:
-      options: Datasets and seeds; --smoke takes two angles, a rank of 4 and one rate.
+      options: Datasets and seeds; --smoke takes the right angle, a rank of 4 and one rate.
       folder: Where finished cells lie.
       watch: Where to tell how it goes.
     """
-    angles = ANGLES[::6] if options.smoke else ANGLES
+    angles = ANGLES[-1:] if options.smoke else ANGLES
     settings = ProjectionSettings()
     if options.smoke:
         settings = ProjectionSettings(learning_rates=settings.learning_rates[:1])

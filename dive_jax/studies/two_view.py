@@ -51,7 +51,7 @@ def ndcg(scores: Float[Array, "queries documents"]) -> Float[Array, ""]:
     """Returns nDCG@10 where document i is the one relevant document of query i.
 
     Example:
-      >>> print(ndcg(jnp.array([[0.9, 0.1], [0.7, 0.2]])).round(4))
+      >>> print(f"{ndcg(jnp.array([[0.9, 0.1], [0.7, 0.2]])):.4f}")
       0.8155
     """
     own = jnp.diagonal(scores)

@@ -177,6 +177,7 @@ def test_it_learns_and_what_is_saved_is_what_was_trained(tmp_path: Path):
     assert about["parameters"] > about["published_parameters"] == 2 * 32 * 16 + 16 + 32
 
 
+@pytest.mark.slow
 def test_a_second_stage_resumes_with_the_same_bits(tmp_path: Path):
     def run(epochs: int, folder: Path | None) -> Fitted:
         checkpoints = None if folder is None else lambda stage: Checkpoints(folder / stage)
