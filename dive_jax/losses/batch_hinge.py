@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from dive_jax.losses.checks import Scalar, check_array, check_range, row_mask
+from dive_jax.losses.checks import Scalar, check_range, check_scores, row_mask
 from dive_jax.numerics.vectors import widened
 
 Mode = Literal["sum", "mean"]
@@ -161,7 +161,9 @@ def _shortfall(
     mode: Mode,
 ) -> Float[Array, " queries"]:
     """What is missing from each lead, below 0 if nothing is; -1 where there is no negative."""
-    _check(similarity, positive, negatives, mode)
+    check_scores(similarity, positive, negatives)
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode: wanted one of {', '.join(get_args(Mode))}, got {mode!r}")
     check_range("margin", margin, high=2.0)
     check_range("temperature", temperature)
     scores = jnp.where(negatives, widened(similarity), 0.0)
@@ -177,20 +179,3 @@ def _shortfall(
     above = t * jnp.log(jnp.where(some, total, 1.0))
     lead = jnp.where(some, widened(positive).astype(scores.dtype), 0.0) - (hardest + above)
     return jnp.where(some, jnp.asarray(margin, scores.dtype) - lead, -1.0)
-
-
-def _check(similarity: Array, positive: Array, negatives: Array, mode: str) -> None:
-    check_array("similarity", similarity, "queries documents")
-    check_array("positive", positive, "queries")
-    if positive.shape != similarity.shape[:1]:
-        raise ValueError(
-            "positive: wanted one value for each query of similarity,"
-            f" got {list(positive.shape)} for {list(similarity.shape)}"
-        )
-    if negatives.shape != similarity.shape or negatives.dtype != jnp.bool_:
-        raise ValueError(
-            f"negatives: wanted bool {list(similarity.shape)},"
-            f" got {negatives.dtype} {list(negatives.shape)}"
-        )
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode: wanted one of {', '.join(get_args(Mode))}, got {mode!r}")

@@ -35,6 +35,22 @@ def check_same(names: str, first: Array, second: Array) -> None:
         )
 
 
+def check_scores(similarity: Array, positive: Array, negatives: Array) -> None:
+    """Raises `ValueError` unless scores, each query's positive and its negatives fit together."""
+    check_array("similarity", similarity, "queries documents")
+    check_array("positive", positive, "queries")
+    if positive.shape != similarity.shape[:1]:
+        raise ValueError(
+            "positive: wanted one value for each query of similarity,"
+            f" got {list(positive.shape)} for {list(similarity.shape)}"
+        )
+    if negatives.shape != similarity.shape or negatives.dtype != jnp.bool_:
+        raise ValueError(
+            f"negatives: wanted bool {list(similarity.shape)},"
+            f" got {negatives.dtype} {list(negatives.shape)}"
+        )
+
+
 def row_mask(mask: Bool[Array, " rows"] | None, rows: int) -> Bool[Array, " rows"]:
     """Returns the mask, all true when there is none.
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from dive_jax.losses.checks import Scalar, check_array, check_range
+from dive_jax.losses.checks import Scalar, check_range, check_scores
 from dive_jax.numerics.vectors import widened
 
 
@@ -38,19 +38,8 @@ def infonce(
       >>> print(infonce(similarity, jnp.zeros(2), negatives))
       [1.3862944 0.       ]
     """
-    check_array("similarity", similarity, "queries documents")
-    check_array("positive", positive, "queries")
+    check_scores(similarity, positive, negatives)
     check_range("temperature", temperature)
-    if positive.shape != similarity.shape[:1]:
-        raise ValueError(
-            "positive: wanted one value for each query of similarity,"
-            f" got {list(positive.shape)} for {list(similarity.shape)}"
-        )
-    if negatives.shape != similarity.shape or negatives.dtype != jnp.bool_:
-        raise ValueError(
-            f"negatives: wanted bool {list(similarity.shape)},"
-            f" got {negatives.dtype} {list(negatives.shape)}"
-        )
     some = jnp.any(negatives, axis=1)
     scores = jnp.where(negatives, widened(similarity), 0.0)
     wanted = jnp.where(some, widened(positive).astype(scores.dtype), 0.0)
