@@ -127,6 +127,18 @@ def test_audit_takes_the_winner_of_validation(root: Path, tmp_path: Path):
     assert labels == {"pca", "dive_batch_linear"}
 
 
+def test_audit_passes_over_a_method_that_is_left_out():
+    asked = []
+
+    def ask(rows: Sequence[Row], part: str) -> Measured:
+        asked.append([row.label for row in rows])
+        return Measured({}, {}, {}, {}, {})
+
+    outcome = PLANS["audit"](StudyOptions(methods=("dive_batch", "pca")), ask)
+    assert outcome.told["winners"] == {}
+    assert asked[1] == ["dive_batch", "pca"]
+
+
 def test_widths_reach_from_narrow_to_full(root: Path, tmp_path: Path):
     arguments = ["--methods=frozen,pca,truncate", "--widths=8,20,64"]
     assert study.main(flags(root, tmp_path / "run", "widths", *arguments)) == 0
@@ -161,6 +173,8 @@ def test_backbones_stand_side_by_side(root: Path, tmp_path: Path):
     assert list(datasets) == [f"toy, {toy.ENCODER}", f"toy, {toy.ENCODER}-two"]
     first, second = (each["methods"]["pca"]["ndcg@10"]["mean"] for each in datasets.values())
     assert first != second
+    means = told(tmp_path / "run", "backbones")["methods"]
+    assert means[f"pca, {toy.ENCODER}-two"]["ndcg@10"]["mean"] == second
 
 
 def test_what_a_study_fitted_compresses(folder: Path, root: Path, tmp_path: Path):

@@ -16,8 +16,7 @@ from dive_jax.studies import two_view
 from dive_jax.studies.cells import Watch
 from dive_jax.studies.keeping import kept
 from dive_jax.studies.operator_losses import RANKS, collected, losses, moment_of
-from dive_jax.studies.operator_risk import sizes
-from dive_jax.studies.triples import Triples
+from dive_jax.studies.triples import Triples, sizes
 
 SIMULATED = "simulation"
 BINS = 10

@@ -11,20 +11,20 @@ import numpy as np
 
 from dive_jax.artefact import Artefact, save
 from dive_jax.files import write_json
-from dive_jax.operators import Operator, cars, dual, factors, relevance_moment, shared
+from dive_jax.operators import Operator, cars, dual, factors, shared
 from dive_jax.options import GeometryOptions, TrainOptions
 from dive_jax.report.line_plots import Panel, Point, panels
 from dive_jax.report.tables import Column
 from dive_jax.studies.cells import FORMAT_VERSION, Watch
 from dive_jax.studies.folder import check_folder, claimed, versions
 from dive_jax.studies.job import Job, prepare
-from dive_jax.studies.triples import Triples, triples_of
+from dive_jax.studies.keeping import kept
+from dive_jax.studies.operator_losses import moment_of
+from dive_jax.studies.triples import Triples, sizes, triples_of
 from dive_jax.types import InputError
 
 LEAST = 4
 """Fewest queries: two disjoint halves of two."""
-
-_FIRST_SIZE = 32
 
 TABLE = (
     Column("rank", "rank"),
@@ -36,20 +36,6 @@ TABLE = (
     Column("changes_at", "changes at"),
 )
 """Columns of what the command prints; `table_rows` makes the rows."""
-
-
-def sizes(count: int) -> list[int]:
-    """Returns the sample sizes that are tried: doubling from 32, then all.
-
-    Example:
-      >>> sizes(100), sizes(20)
-      ([32, 64, 100], [20])
-    """
-    found, size = [], _FIRST_SIZE
-    while size < count:
-        found.append(size)
-        size *= 2
-    return [*found, count]
 
 
 def boundary(counts: np.ndarray, scores: np.ndarray) -> dict[str, float | None]:
@@ -115,20 +101,17 @@ def _sampled(
     with watch.progress(len(todo), "scoring subsamples", "subsamples") as bar:
         for done, (size, draw) in enumerate(todo, 1):
             path = folder / "scores" / f"{size}-{draw}.json"
-            if not path.is_file():
-                order = np.random.default_rng([options.seed, draw]).permutation(count)
-                rows = np.sort(order[:size])
-                write_json(path, _scores(triples.take(rows), options, options.seed))
-            found.setdefault(size, []).append(json.loads(path.read_text(encoding="utf-8")))
+            order = np.random.default_rng([options.seed, draw]).permutation(count)
+            some = triples.take(np.sort(order[:size]))
+            scored = kept(path, lambda some=some: _scores(some, options, options.seed))
+            found.setdefault(size, []).append(scored)
             bar.update(done, f"{size} queries")
     return found
 
 
 def _save_operators(triples: Triples, job: Job, options: GeometryOptions, folder: Path) -> None:
     """Writes both families at every rank as adapters that `compress` applies to either side."""
-    moment = relevance_moment(
-        jnp.asarray(triples.query), jnp.asarray(triples.positive), jnp.asarray(triples.negative)
-    ).matrix
+    moment = moment_of(triples)
     fits: dict[str, Operator] = {
         "dual": dual(moment, max(options.ranks)),
         "shared": shared(moment, max(options.ranks)),

@@ -12,8 +12,7 @@ from dive_jax.report.tables import Column
 from dive_jax.studies.cells import Watch
 from dive_jax.studies.keeping import kept
 from dive_jax.studies.operator_losses import RANKS, Collected, collected, losses, moment_of
-
-SMALLEST = 32
+from dive_jax.studies.triples import sizes
 
 COLUMNS = (
     Column("dataset", "dataset", align="left"),
@@ -25,20 +24,6 @@ COLUMNS = (
     Column("crosses_at", "dual better from n", 0),
 )
 """Columns of the table; the slope is mean and deviation over seeds."""
-
-
-def sizes(count: int) -> list[int]:
-    """Returns sample sizes: doubling from 32, then all.
-
-    Example:
-      >>> sizes(100)
-      [32, 64, 100]
-    """
-    found, size = [], min(SMALLEST, count)
-    while size < count:
-        found.append(size)
-        size *= 2
-    return [*found, count]
 
 
 def slope(counts: Sequence[int], gaps: Sequence[float]) -> float:

@@ -125,6 +125,8 @@ def audit(options: StudyOptions, ask: Ask) -> Outcome:
         told["validation"] = validation.means
         for method in audited:
             labels = [each for each in validation.means if tried[each][0] == method]
+            if not labels:  # its width is impossible: left out
+                continue
             won = max(labels, key=lambda each: validation.means[each]["ndcg@10"]["mean"])
             _, name, rate = tried[won]
             settings[method] = {name: rate}
@@ -197,7 +199,15 @@ def backbones(options: StudyOptions, ask: Ask) -> Outcome:
         for encoder, part in parts.items()
         for dataset, entry in part.folders.items()
     }
-    return Outcome(first._replace(datasets=datasets, folders=folders), {})
+    means, left_out = (
+        {
+            f"{label}, {encoder}": each
+            for encoder, part in parts.items()
+            for label, each in getattr(part, name).items()
+        }
+        for name in ("means", "left_out")
+    )
+    return Outcome(Measured(first.rows, datasets, means, left_out, folders), {})
 
 
 PLANS: dict[str, Plan] = {

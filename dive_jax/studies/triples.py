@@ -12,6 +12,8 @@ from dive_jax.methods.protocol import Material
 from dive_jax.sources import Source
 from dive_jax.types import InputError, Qrels
 
+_SMALLEST = 32
+
 
 class Triples(NamedTuple):
     """Unit vectors, a row a query.
@@ -77,3 +79,17 @@ def triples_of(source: Source, material: Material, qrels: Qrels, chunk_rows: int
         unit_rows(vectors.document, positive),
         unit_rows(vectors.document, negative),
     )
+
+
+def sizes(count: int) -> list[int]:
+    """Returns sample sizes: doubling from 32, then all.
+
+    Example:
+      >>> sizes(100)
+      [32, 64, 100]
+    """
+    found, size = [], min(_SMALLEST, count)
+    while size < count:
+        found.append(size)
+        size *= 2
+    return [*found, count]
