@@ -24,6 +24,7 @@ from dive_jax.methods.neighbours import hard_negatives, judgments
 from dive_jax.methods.pca import rotation
 from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.methods.shared import Prepared, masked_mean, trained
+from dive_jax.methods.sides import Choice, chosen
 from dive_jax.methods.tuning import held_out, scorer, with_about, without
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Batch, Data, Relations
@@ -32,6 +33,8 @@ from dive_jax.training.epoch import Losses, Params, Schedule, Start, Task
 from dive_jax.types import InputError, Triplets, TwoSided
 
 Family = Literal["shared", "dual"]
+Geometry = Literal["shared", "dual", "auto"]
+"""A family, or whichever of the two CARS chooses."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def fit(
     options: AdapterOptions,
     fitting: Fitting,
     *,
-    family: Family,
+    geometry: Geometry,
     settings: ProjectionSettings = ProjectionSettings(),
     name: str,
 ) -> Fitted:
@@ -264,7 +267,8 @@ def fit(
       material: Frozen vectors, triplets and judgments; the validation part does not train.
       options: The width; epochs, batch size and steps bound the paper's.
       fitting: Seeds, checkpoints, report.
-      family: shared or dual.
+      geometry: shared, dual, or auto: the family that CARS chooses at this width from one triple
+        of each query that trains, kept with the scores under about.
       settings: The paper's.
       name: Name of the method, kept in the artefact.
 
@@ -272,7 +276,8 @@ def fit(
       One compressor a seed; its vectors are not normalised. The history is that of the best rate.
 
     Raises:
-      InputError: If `dim` exceeds the full width, no query validates, or none trains.
+      InputError: If `dim` exceeds the full width, no query validates, none trains, or CARS has too
+        few to choose by.
       TrainingError: If a loss is not finite.
 
     Source:
@@ -283,6 +288,11 @@ def fit(
     seen = without(material, held)
     ready = prepare(seen, fitting, settings.hard)
     axes = rotation(material, fitting.chunk_rows)[: options.dim]
-    todo = Projecting(seen, ready, axes, family, name)
+    choice = chosen(ready, options.dim) if geometry == "auto" else Choice(geometry, {})
+    if choice.told and fitting.note:
+        fitting.note(f"{name}: CARS chooses {choice.family} at {options.dim} coordinates")
+    todo = Projecting(seen, ready, axes, choice.family, name)
     validated = fitting._replace(validate=scorer(material, held, fitting.chunk_rows))
-    return best_rate(todo, options, validated, settings)
+    fitted = best_rate(todo, options, validated, settings)
+    told = [with_about(each, **choice.told) for each in fitted.compressors]
+    return fitted._replace(compressors=told)

@@ -82,8 +82,8 @@ def _batch(name: str, fit: Any = dive.fit) -> Method:
     return _dive(name, fit, stops="validation", basis="principal", ranking="batch")
 
 
-def _projection(family: Any) -> Method:
-    fit = functools.partial(projections.fit, family=family, name=f"linear_{family}")
+def _projection(geometry: projections.Geometry) -> Method:
+    fit = functools.partial(projections.fit, geometry=geometry, name=f"linear_{geometry}")
 
     def check(material: Material, options: AdapterOptions) -> None:
         _narrow(material, options)
@@ -108,6 +108,7 @@ METHODS: dict[str, Method] = {
     "dive_batch_linear": _batch("dive_batch_linear", dive.fit_linear),
     "linear_shared": _projection("shared"),
     "linear_dual": _projection("dual"),
+    "linear_auto": _projection("auto"),
     "auto": Method(auto.fit, seeded=True, check=auto.check),
 }
 """Every method, references first; the trained ones but the autoencoder need judgments."""

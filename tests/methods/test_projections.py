@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from dive_jax.data.holdout import Pool, hold_out
-from dive_jax.methods import neighbours, pca, projections
+from dive_jax.methods import neighbours, pca, projections, sides
 from dive_jax.methods.projections import ProjectionSettings
 from dive_jax.methods.protocol import Fitting, Material, load
+from dive_jax.methods.shared import Prepared
+from dive_jax.operators import cars
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Batch, Data, Neighbours, gather
 from dive_jax.types import InputError, Triplets, TwoSided
@@ -37,7 +39,12 @@ def material() -> Material:
 def fits() -> dict:
     return {
         family: projections.fit(
-            material(), OPTIONS, FITTING, family=family, settings=SETTINGS, name=f"linear_{family}"
+            material(),
+            OPTIONS,
+            FITTING,
+            geometry=family,
+            settings=SETTINGS,
+            name=f"linear_{family}",
         )
         for family in ("shared", "dual")
     }
@@ -139,11 +146,49 @@ def test_a_dual_file_maps_each_side_its_own_way(fits: dict, tmp_path: Path):
 def test_the_rate_is_the_best_on_validation_queries():
     two = dataclasses.replace(SETTINGS, learning_rates=(1e-9, 3e-2))
     fitted = projections.fit(
-        material(), OPTIONS, FITTING, family="shared", settings=two, name="linear_shared"
+        material(), OPTIONS, FITTING, geometry="shared", settings=two, name="linear_shared"
     )
     about = fitted.compressors[0].artefact.meta["about"]
     best = max(about["rates"], key=lambda rate: about["rates"][rate])
     assert about["learning_rate"] == float(best)
+
+
+def test_cars_chooses_the_family(fits: dict):
+    ready = projections.prepare(material(), FITTING, 2)
+    query, first = np.unique(ready.triplets.query, return_index=True)
+    hard = ready.data.hard
+    assert hard is not None
+    rows = ready.triplets.positive[first], hard[query, 0]
+    documents = [jnp.asarray(ready.data.document[each]) for each in rows]
+    found = cars(jnp.asarray(ready.data.query[query]), *documents, ranks=(4,), seed=2027)
+    choice = sides.chosen(ready, 4)
+    assert choice.family == ("dual" if found.dual[0] else "shared")
+    assert choice.told["cars"]["score"] == pytest.approx(float(found.score[0]))
+    notes: list[str] = []
+    fitting = FITTING._replace(note=notes.append)
+    fitted = projections.fit(
+        material(), OPTIONS, fitting, geometry="auto", settings=SETTINGS, name="linear_auto"
+    )
+    about = fitted.compressors[0].artefact.meta["about"]
+    assert about["cars"]["queries"] < 48  # validation queries do not choose
+    assert about["family"] in notes[0]
+    for name, weight in fits[about["family"]].compressors[0].artefact.arrays.items():
+        np.testing.assert_array_equal(fitted.compressors[0].artefact.arrays[name], weight)
+
+
+def test_cars_finds_a_turn_between_the_sides_and_none_in_symmetric_data():
+    rng = np.random.default_rng(1)
+    document = rng.normal(size=(64, 8)).astype(np.float32)
+    triplets = Triplets(*(np.arange(64, dtype=np.int32),) * 3)
+    turn = np.roll(np.eye(8, dtype=np.float32), 1, axis=0)
+    for query, family in ((document, "shared"), (document @ turn, "dual")):
+        # The negative, the next document, is noise to both.
+        hard = np.roll(np.arange(64, dtype=np.int32), 1)[:, None]
+        ready = Prepared(Data(query, document, hard=hard), triplets, None)
+        assert sides.chosen(ready, 4).family == family
+    few = Prepared(Data(document, document, hard=np.full((64, 1), -1, np.int32)), triplets, None)
+    with pytest.raises(InputError, match="at least 4 queries"):
+        sides.chosen(few, 4)
 
 
 def test_without_judgments_or_negatives_it_is_refused():
