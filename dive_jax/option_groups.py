@@ -44,9 +44,9 @@ class TuningOptions(Checked):
 
     early_stopping: str = setting(
         "default",
-        "Epochs chosen on held-out queries: of documents that do not train, or any. By default "
-        "validation for dive_batch and dive_batch_linear, off for the others.",
-        choices=("default", "off", "unseen", "validation"),
+        "Epochs chosen on held-out queries: of documents that do not train, of any, or both kinds. "
+        "By default both for dive_batch and dive_batch_linear, off for the others.",
+        choices=("default", "off", "unseen", "validation", "both"),
     )
     patience: int = setting(5, "Epochs without a better score after which training ends.", low=1)
     dial: str = setting(

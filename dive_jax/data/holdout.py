@@ -48,8 +48,8 @@ class Held(NamedTuple):
     """What trains while queries are held out, and what is held out.
 
     Attributes:
-      kind: unseen or validation.
-      triplets: What trains: those of other queries, and for unseen of other documents.
+      kind: unseen, validation or both.
+      triplets: What trains: those of other queries, and for unseen and both of other documents.
       judgments: Of the queries that train; a pair that was dropped has gain 0, but its document is
         no negative of its query either.
       ids: Ids of the rows of the vectors.
@@ -155,37 +155,43 @@ def _without(pool: Pool, kind: str, part: tuple[str, ...], barred: set[str]) -> 
 
 
 def hold_out(pool: Pool, kind: str) -> Held:
-    """Holds out a fifth of the queries that train, about.
+    """Holds out a fifth of the queries that train, about, or two fifths.
 
     Args:
       pool: Who trains, on what.
       kind: unseen: whole documents with all their queries, and no pair of a document of theirs
         trains; see `unseen_part`. validation: the split's validation part, or the last fifth in
-        hashed order, whatever their documents.
+        hashed order, whatever their documents. both: the one and the other, since queries of
+        either kind come.
 
     Returns:
       What is left to train on, a part of the pool's triplets, and what is held out.
 
     Raises:
-      NoUnseenError: If `kind` is unseen, and holding out any query would leave nothing to train on.
+      NoUnseenError: If `kind` is not validation, and holding out any query would leave nothing to
+        train on.
       InputError: If no query is held out, or no pair is left to train on.
     """
-    if kind == "unseen":
+    if kind not in (kinds := ("unseen", "validation", "both")):
+        raise ValueError(f"kind: wanted one of {', '.join(kinds)}, got {kind}")
+    part: tuple[str, ...] = ()
+    barred: set[str] = set()
+    if kind != "validation":
         part = unseen_part(pool.trained, pool.qrels, pool.seed)
         if not part:
             raise NoUnseenError(
                 f"{pool.where}: no query can be held out whose documents do not train, nothing "
                 "would be left to train on; take --early_stopping=validation or off"
             )
-        return _without(pool, kind, part, relevant_to_any(part, pool.qrels))
-    if kind != "validation":
-        raise ValueError(f"kind: wanted unseen or validation, got {kind}")
-    if not (part := _validation_part(pool)):
-        raise InputError(
-            f"{pool.where}: no validation query to hold out; take another --split, or "
-            "--early_stopping=off and --dial=off"
-        )
-    held = _without(pool, kind, part, set())
+        barred = relevant_to_any(part, pool.qrels)
+    if kind != "unseen":
+        if not (any_documents := _validation_part(pool)):
+            raise InputError(
+                f"{pool.where}: no validation query to hold out; take another --split, or "
+                "--early_stopping=off and --dial=off"
+            )
+        part = tuple(dict.fromkeys([*part, *any_documents]))
+    held = _without(pool, kind, part, barred)
     if not len(held.triplets.query):
         raise InputError(
             f"{pool.where}: with {len(part)} of {len(pool.trained)} queries held out nothing is "

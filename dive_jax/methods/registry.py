@@ -78,8 +78,9 @@ def _dive(name: str, fit: Any = dive.fit, *, stops: str = "off", **settings: Any
 
 
 def _batch(name: str, fit: Any = dive.fit) -> Method:
-    # How long to train differs tenfold between collections, and longer is not better.
-    return _dive(name, fit, stops="validation", basis="principal", ranking="batch")
+    # How long to train differs tenfold between collections, and longer is better for queries of
+    # documents that train, not for those of others.
+    return _dive(name, fit, stops="both", basis="principal", ranking="batch")
 
 
 def _projection(geometry: projections.Geometry) -> Method:

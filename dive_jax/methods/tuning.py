@@ -57,7 +57,7 @@ def possible(material: Material, options: AdapterOptions, stops: str) -> Adapter
 
 
 def held_kind(options: AdapterOptions, tunes: tuple[str, ...]) -> str | None:
-    """Returns which queries are held out, unseen or validation; None if nothing is chosen.
+    """Returns which queries are held out, unseen, validation or both; None if nothing is chosen.
 
     Args:
       options: The settings.

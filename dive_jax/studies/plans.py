@@ -168,6 +168,7 @@ def unseen(options: StudyOptions, ask: Ask) -> Outcome:
         "": {"early_stopping": "off"},
         ", stopped on unseen": {"early_stopping": "unseen"},
         ", stopped on validation": {"early_stopping": "validation"},
+        ", stopped on both": {"early_stopping": "both"},
         ", dial": {"early_stopping": "off", "dial": "validation"},
         ", stopped on unseen, dial": {"early_stopping": "unseen", "dial": "validation"},
     }

@@ -128,11 +128,24 @@ def test_without_a_part_of_the_split_validation_is_the_last_fifth():
     assert len(hold_out(pool(few), "validation").qrels) == 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_both_holds_out_the_one_and_the_other(seed: int):
+    whole = pool(several(seed=seed))
+    one, other, both = (hold_out(whole, kind) for kind in ("unseen", "validation", "both"))
+    assert set(both.qrels) == set(one.qrels) | set(other.qrels)
+    assert pairs(both) == pairs(one) & pairs(other)
+    assert both.counts["queries held out"] == len(both.qrels)
+
+
 SHARED = {f"q{i}": {"d0": 1} for i in range(6)}
+TWO = {"q0": {"d0": 1}, "q1": {"d1": 1}}
 
 BAD: dict[str, tuple[Judged, dict[str, Any], str, str]] = {
     "one document for all": (SHARED, {}, "unseen", "no query can be held out whose documents"),
     "one query": ({"q": {"d0": 1}}, {}, "unseen", "nothing would be left to train on"),
+    "one document for all, both": (SHARED, {}, "both", "no query can be held out whose documents"),
+    "one query left, both": (TWO, {}, "both", "with 2 of 2 queries held out nothing"),
+    "an empty part, both": (TWO, {"validation": ()}, "both", "no validation query to hold out"),
     "an empty part": (SHARED, {"validation": ()}, "validation", "no validation query to hold out"),
     "one query, any": ({"q": {"d0": 1}}, {}, "validation", "with 1 of 1 queries held out nothing"),
 }
@@ -147,7 +160,7 @@ def test_what_cannot_be_held_out_is_one_line(name: str):
     assert message.startswith("toy: ")
     assert "\n" not in message
     assert "--early_stopping=" in message
-    assert isinstance(told.value, NoUnseenError) == (kind == "unseen")
+    assert isinstance(told.value, NoUnseenError) == ("whose documents" in message)
 
 
 def test_nothing_is_chosen_by_gains_of_zero():
