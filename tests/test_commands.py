@@ -57,7 +57,8 @@ def metrics_of(folder: Path) -> dict:
 def test_train_leaves_all_that_is_promised(run: Path):
     names = {each.name for each in run.iterdir()}
     wanted = {"metrics.json", "options.flags", "history.csv", "per_query.csv", "training.png"}
-    assert wanted | {"checkpoints", "adapters", "split.json", "environment.json"} <= names
+    wanted |= {"checkpoints", "adapters", "split.json", "environment.json", "report.html"}
+    assert wanted <= names
     assert not [name for name in names if "partial" in name]
 
 
@@ -176,7 +177,9 @@ def test_compress_equals_the_adapter_and_says_what_it_did(
     np.testing.assert_allclose(np.load(out), wanted, atol=1e-6)
     manifest = json.loads((tmp_path / "out.manifest.json").read_text())
     assert (manifest["encoder"], manifest["dim"], manifest["rows"]) == (toy.ENCODER, 4, 60)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.manifest.json", "out.npy"]
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["out.ids.txt", "out.manifest.json", "out.npy"]
+    assert (tmp_path / "out.ids.txt").read_text() == vectors.with_suffix(".ids.txt").read_text()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -261,6 +264,7 @@ RESULTS = (
     "history.csv",
     "per_query.csv",
     "training.png",
+    "report.html",
     "split.json",
     "adapters/dive-1/adapter.safetensors",
     "adapters/dive-2/adapter.safetensors",

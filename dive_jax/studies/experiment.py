@@ -14,6 +14,7 @@ from dive_jax.sources import check_at_hand, parts
 from dive_jax.studies.cells import Watch, describe, keep_timing, measure
 from dive_jax.studies.folder import check_folder, claimed
 from dive_jax.studies.job import Job, prepare
+from dive_jax.studies.page import Searched, keep_page, keep_pages
 from dive_jax.studies.results import joined, per_query_csv
 
 RESIDUAL = ("dive", "dive_principal", "dive_batch")
@@ -49,6 +50,7 @@ def _run_part(job: Job, options: TrainOptions, folder: Path, watch: Watch) -> di
     write_text(folder / "per_query.csv", per_query_csv(cells.scores, job.unseen))
     keep_timing(folder, wall=time.perf_counter() - began)
     write_json(folder / "metrics.json", metrics)
+    keep_page(folder, options, watch.note, Searched(job.source, job.scored))
     return metrics
 
 
@@ -82,6 +84,7 @@ def run(options: TrainOptions, folder: Path, watch: Watch) -> dict[str, Any]:
     check_folder(folder, options)
     if (finished := _finished(folder)) is not None:
         watch.note(f"{folder} is finished; nothing to do")
+        keep_pages(folder, options, watch.note)
         return finished
     check_at_hand(options.dataset, options.root)
     datasets = parts(options.dataset)
@@ -103,6 +106,7 @@ def run(options: TrainOptions, folder: Path, watch: Watch) -> dict[str, Any]:
             entries.append(finished)
         metrics = joined(entries, options.dataset)
         write_json(folder / "metrics.json", metrics)
+        keep_page(folder, options, watch.note)
         return metrics
 
 
