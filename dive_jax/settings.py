@@ -16,6 +16,7 @@ def setting(
     high: float | None = None,
     choices: tuple[str, ...] | None = None,
     result: bool = True,
+    positional: bool = False,
 ) -> Any:
     """Declares one field: its default, its help line and what it may hold.
 
@@ -28,12 +29,15 @@ def setting(
       choices: Allowed words.
       result: Whether a change of this setting changes a run's results; a finished or interrupted
         run refuses to continue under another value of such a setting.
+      positional: Whether words on the command line that are no flags stand for it; one field of a
+        class at most.
 
     Returns:
       A dataclass field.
     """
     limits = {"low": low, "above": above, "high": high}
     metadata = {"help": help, "choices": choices, "result": result, **limits}
+    metadata["positional"] = positional
     return dataclasses.field(default=default, metadata=metadata)
 
 
