@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from absl import flags
 
+from dive_jax.files import cache_folder
 from dive_jax.types import InputError, TrainingError
 
 Options = TypeVar("Options")
@@ -52,6 +53,23 @@ def _several(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
         raise InputError(f"--{name}: wanted {wanted} with commas between, got {text!r}") from None
 
 
+def _positional(options: type[Any]) -> str | None:
+    """Returns the field that words without a flag stand for, if there is one."""
+    named = (each.name for each in dataclasses.fields(options) if each.metadata["positional"])
+    return next(named, None)
+
+
+def _take_words(name: str | None, words: Sequence[str], values: flags.FlagValues) -> None:
+    """Gives the words that are no flags to the field that wants them."""
+    if not words:
+        return
+    if name is None:
+        raise InputError(f"wanted only flags (--name=value), got {words[0]!r}")
+    if values[name].present:
+        raise InputError(f"--{name}: given as a flag and as the words {' '.join(words)!r}")
+    values[name].value = " ".join(words)
+
+
 def parse(options: type[Options], arguments: Sequence[str]) -> Options:
     """Reads command-line arguments into an options dataclass.
 
@@ -64,7 +82,7 @@ def parse(options: type[Options], arguments: Sequence[str]) -> Options:
 
     Raises:
       InputError: For an unknown flag, a value of the wrong kind or outside its range, an unreadable
-        flag file, or a word that is not a flag.
+        flag file, or a word that is not a flag where no field is positional.
 
     Example:
       >>> from dive_jax.options import TrainOptions
@@ -72,6 +90,7 @@ def parse(options: type[Options], arguments: Sequence[str]) -> Options:
       (1, 2)
     """
     values = flags.FlagValues()
+    values.set_gnu_getopt()  # flags may follow words
     _define(options, values)
     try:
         rest = values(["command", *arguments], known_only=False)[1:]
@@ -79,8 +98,7 @@ def parse(options: type[Options], arguments: Sequence[str]) -> Options:
         raise InputError(" ".join(str(error).split())) from None
     except UnicodeDecodeError:
         raise InputError("--flagfile: the file is not UTF-8 text") from None
-    if rest:
-        raise InputError(f"wanted only flags (--name=value), got {rest[0]!r}")
+    _take_words(_positional(options), rest, values)
     chosen: dict[str, Any] = {}
     hints = typing.get_type_hints(options)
     for field in dataclasses.fields(options):  # pyright: ignore[reportArgumentType]
@@ -94,7 +112,9 @@ def parse(options: type[Options], arguments: Sequence[str]) -> Options:
 
 def usage(options: type[Any], command: str, about: str) -> str:
     """Returns the help text: every flag with its default, range and meaning."""
-    lines = [f"usage: python -m dive_jax.{command} [--flagfile=FILE] [--flag=value ...]", "", about]
+    words = "" if (name := _positional(options)) is None else f' ["{name.upper()}"]'
+    first = f"usage: python -m dive_jax.{command} [--flagfile=FILE] [--flag=value ...]{words}"
+    lines = [first, "", about]
     lines += ["", "flags:"]
     for field in dataclasses.fields(options):
         default = field.default
@@ -108,16 +128,46 @@ def usage(options: type[Any], command: str, about: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def trained_with(run: str) -> Any:
+    """Returns the options that a run was trained with.
+
+    Args:
+      run: The run's folder.
+
+    Returns:
+      `TrainOptions`; None for a folder without any, such as that of one saved adapter.
+
+    Raises:
+      InputError: If there is no such folder.
+    """
+    from dive_jax.options import TrainOptions
+
+    if not run or not os.path.isdir(run):
+        got = run or "nothing"
+        raise InputError(f"--run: wanted the folder of a finished run, got {got}")
+    path = os.path.join(run, "options.flags")
+    return parse(TrainOptions, [f"--flagfile={path}"]) if os.path.isfile(path) else None
+
+
 def _fail(command: str, kind: str, error: BaseException | str) -> None:
     text = " ".join(str(error).split()) or type(error).__name__
     print(f"dive_jax.{command}: {kind}{text}", file=sys.stderr, flush=True)
 
 
-def configure_jax() -> None:
-    """Sets what every command needs of JAX: float32 products are float32 on every device."""
+def configure_jax(options: Any = None) -> None:
+    """Sets what every command needs of JAX: float32 products are float32 on every device.
+
+    Compiled programs are kept in the cache folder, or where `JAX_COMPILATION_CACHE_DIR` says,
+    unless the options say `compilation_cache=False`; a second start runs the very same ones.
+    """
     import jax
 
     jax.config.update("jax_default_matmul_precision", "float32")
+    if not getattr(options, "compilation_cache", True):
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compilations"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # many small ones
 
 
 def watch() -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dive_jax import cli
-from dive_jax.options import THEORY, StudyOptions
+from dive_jax.options import INDEXES, THEORY, StudyOptions
 
 ABOUT = (
     "Runs one study (--study) and prints its table. What was measured under the same settings by "
@@ -15,8 +15,8 @@ ABOUT = (
 
 def work(options: StudyOptions) -> None:
     """Runs the study and prints its table."""
-    cli.configure_jax()
-    if options.study in THEORY:
+    cli.configure_jax(options)
+    if options.study in (*THEORY, *INDEXES):
         from dive_jax.studies import theory
 
         done = theory.run(options.study, options, Path(options.folder), cli.watch())

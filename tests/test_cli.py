@@ -6,11 +6,14 @@ from hypothesis import strategies as st
 
 from dive_jax import cli
 from dive_jax.options import (
+    INDEXES,
     STUDIES,
     THEORY,
     CompareOptions,
     CompressOptions,
     EvaluateOptions,
+    IndexOptions,
+    SearchOptions,
     StudyOptions,
     TrainOptions,
 )
@@ -57,7 +60,7 @@ def test_rendered_options_are_a_flag_file(tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: path.stem)
 def test_every_launch_file_parses_and_says_what_it_is(path: Path):
-    options = StudyOptions if path.stem in (*STUDIES, *THEORY) else TrainOptions
+    options = StudyOptions if path.stem in (*STUDIES, *THEORY, *INDEXES) else TrainOptions
     parsed = cli.parse(options, [f"--flagfile={path}"])
     assert getattr(parsed, "study", path.stem) in (path.stem, StudyOptions().study)
     comment = [line for line in path.read_text().splitlines() if line.startswith("#")]
@@ -77,6 +80,7 @@ def test_all_launch_files_are_there():
         "scidocs",
         *STUDIES,
         *THEORY,
+        *INDEXES,
     ]
     assert set(wanted) <= {path.stem for path in FLAG_FILES}
 
@@ -99,6 +103,16 @@ def test_differences_name_flags_that_change_results_only():
         "--dim=32 (was 64)",
         "--hidden_dim=9 (was unset)",
     ]
+
+
+def test_words_stand_for_the_positional_field():
+    parsed = cli.parse(SearchOptions, ["how do", "--run=x", "I", "--", "--sort"])
+    assert (parsed.query, parsed.run) == ("how do I --sort", "x")
+    assert cli.parse(SearchOptions, []).query is None
+    assert cli.parse(SearchOptions, render(parsed).splitlines()) == parsed
+    with pytest.raises(InputError, match="--query: given as a flag and as the words 'b'"):
+        cli.parse(SearchOptions, ["--query=a", "b"])
+    assert '[--flag=value ...] ["QUERY"]\n' in cli.usage(SearchOptions, "search", "")
 
 
 BAD_FLAGS = {
@@ -190,7 +204,15 @@ def test_a_traceback_can_be_asked_for(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    "options", [TrainOptions, EvaluateOptions, CompressOptions, CompareOptions]
+    "options",
+    [
+        TrainOptions,
+        EvaluateOptions,
+        CompressOptions,
+        CompareOptions,
+        IndexOptions,
+        SearchOptions,
+    ],
 )
 def test_help_lists_every_flag(options: type, capsys: pytest.CaptureFixture[str]):
     assert cli.main("x", "About.", options, lambda _: None, ["--help"]) == 0

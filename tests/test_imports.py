@@ -37,7 +37,7 @@ def test_the_package_itself_loads_not_even_jax():
     assert loaded("import dive_jax") & {*HEAVY, "jax", "numpy"} == set()
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "compress"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "compress", "prepare", "index", "search"])
 def test_commands_load_no_jax_before_their_flags_are_parsed(command: str):
     assert loaded(f"import dive_jax.{command}") & ({*HEAVY, "jax"} - {"absl"}) == set()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dive_jax import study
-from dive_jax.options import THEORY
+from dive_jax.options import INDEXES, THEORY
 from dive_jax.studies import selection, theory, two_view
 from dive_jax.studies.operator_losses import moment_of
 from tests import toy
@@ -32,7 +32,7 @@ def told(folder: Path, name: str) -> dict:
 
 
 def test_every_theory_is_a_study():
-    assert tuple(theory.STUDIES) == THEORY
+    assert tuple(theory.STUDIES) == (*THEORY, *INDEXES)
 
 
 def test_calibration_is_near_its_limits(folder: Path):

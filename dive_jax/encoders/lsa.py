@@ -40,6 +40,19 @@ class Lsa:
         return self.components.shape[1]
 
 
+def vectorizer(terms: Sequence[str] | None = None) -> Any:
+    """Returns the word counter: unfitted, or with the terms of one that was fitted."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(
+        sublinear_tf=True,
+        ngram_range=_NGRAMS,
+        min_df=_LEAST_DOCUMENTS,
+        dtype=np.float32,  # pyright: ignore[reportArgumentType]
+        vocabulary=terms,
+    )
+
+
 def fit(texts: Sequence[str], *, dim: int = 512, seed: int = 0) -> Lsa:
     """Fits the encoder: sublinear TF-IDF of words and word pairs, then a truncated SVD.
 
@@ -60,18 +73,12 @@ def fit(texts: Sequence[str], *, dim: int = 512, seed: int = 0) -> Lsa:
       Deerwester et al. 1990, Indexing by latent semantic analysis; Halko, Martinsson and Tropp
       2011, section 4.5 (randomized subspace iteration).
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.utils.extmath import randomized_svd
     from threadpoolctl import threadpool_limits
 
-    vectorizer = TfidfVectorizer(
-        sublinear_tf=True,
-        ngram_range=_NGRAMS,
-        min_df=_LEAST_DOCUMENTS,
-        dtype=np.float32,  # pyright: ignore[reportArgumentType]
-    )
+    counter = vectorizer()
     try:
-        weights = vectorizer.fit_transform(texts)
+        weights = counter.fit_transform(texts)
     except ValueError:  # No words at all, or none in two documents.
         raise InputError(
             f"lsa: no word occurs in {_LEAST_DOCUMENTS} of the {len(texts)} documents; "
@@ -92,7 +99,7 @@ def fit(texts: Sequence[str], *, dim: int = 512, seed: int = 0) -> Lsa:
             random_state=seed,
         )
     axes = np.where(strengths[:, None] > _ROUNDING * strengths[0], axes, 0)
-    return Lsa(vectorizer, np.ascontiguousarray(axes.T, dtype=np.float32), seed)
+    return Lsa(counter, np.ascontiguousarray(axes.T, dtype=np.float32), seed)
 
 
 def encode(lsa: Lsa, texts: Sequence[str]) -> Float32[np.ndarray, "texts dim"]:

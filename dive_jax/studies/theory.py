@@ -1,4 +1,4 @@
-"""Studies of the operator theory: rows in, a table and a plot out, each by its own module."""
+"""Studies with tables of their own, of the operator theory and of indexes: rows in, plots out."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from dive_jax.report.tables import Column, csv_text, markdown
 from dive_jax.studies import (
     calibration,
     estimation,
+    index_recall,
     operator_risk,
     rank_by_data,
     rotation,
@@ -86,6 +87,12 @@ STUDIES: dict[str, Theory] = {
         rank_by_data.measure,
         rank_by_data.draw,
         rank_by_data.told,
+    ),
+    "indexes": Theory(
+        "what indexes of compressed vectors find of what exact search finds, and its quality",
+        index_recall.COLUMNS,
+        index_recall.measure,
+        index_recall.draw,
     ),
 }
 """Every such study by name."""
