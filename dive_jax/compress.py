@@ -1,72 +1,58 @@
-"""python -m dive_jax.compress: stream a file of frozen vectors to vectors of the kept width."""
+"""python -m dive_jax.compress: stream frozen vectors to vectors of the kept width."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from dive_jax import cli
 from dive_jax.options import CompressOptions
 from dive_jax.types import InputError
 
+ENDINGS = (".npy", ".parquet")
 ABOUT = (
-    "Compresses a .npy file of frozen vectors with a run's adapter, in bounded memory, and writes "
-    "the result with a manifest beside it. Killed, the same command goes on where it stopped."
+    "Compresses frozen vectors (.npy, Parquet, Arrow, or a folder of shards) with a run's adapter, "
+    "in bounded memory, and writes .npy or Parquet with ids and a manifest beside it. Killed, the "
+    "same command goes on where it stopped. Tables need the extra arrow."
 )
 
 
-def adapter_folder(options: CompressOptions) -> Path:
-    """Returns the folder of the adapter meant by --run, --method and --seed.
-
-    Raises:
-      InputError: If there is none.
-    """
-    run = Path(options.run)
-    if not options.run:
-        raise InputError("--run: wanted the folder of a finished run, or of one saved adapter")
-    if (run / "adapter.json").is_file():
-        return run
-    adapters = run / "adapters"
-    if not adapters.is_dir():
-        raise InputError(f"--run: no adapters in {run}; wanted the folder of a finished run")
-    names = {each.name for each in adapters.iterdir() if (each / "adapter.json").is_file()}
-    seeds = [each.rpartition("-")[2] for each in names if each.startswith(f"{options.method}-")]
-    seeds = sorted(int(seed) for seed in seeds if seed.isdigit())
-    wanted = options.method
-    if wanted not in names:
-        seed = seeds[0] if options.seed is None and seeds else options.seed
-        wanted = options.method if seed is None else f"{options.method}-{seed}"
-    if wanted not in names:
-        there = ", ".join(sorted(names)) or "none"
-        raise InputError(f"--method and --seed: no adapter {wanted} in {adapters}; there: {there}")
-    return adapters / wanted
+def warn(line: str) -> None:
+    """Tells something on standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def work(options: CompressOptions) -> None:
-    """Compresses the file."""
-    for name in ("vectors", "out"):
-        if not getattr(options, name):
-            raise InputError(f"--{name}: wanted a .npy file")
-        if not getattr(options, name).endswith(".npy"):
-            raise InputError(f"--{name}: wanted a name ending in .npy")
-    folder = adapter_folder(options)
-    cli.configure_jax()
+    """Compresses the vectors."""
+    if not options.vectors:
+        raise InputError("--vectors: wanted a .npy, Parquet or Arrow file, or a folder of them")
+    if not options.out.endswith(ENDINGS):
+        raise InputError(f"--out: wanted a name ending in {' or '.join(ENDINGS)}")
+    if not options.run:
+        raise InputError("--run: wanted the folder of a finished run, or of one saved adapter")
+    # Arrow's own allocator keeps a hundred MiB that it has freed.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    cli.configure_jax(options)
     from dive_jax.report.progress import Progress
-    from dive_jax.studies.compression import compress_file
+    from dive_jax.retrieval.codes import remark
+    from dive_jax.studies.compression import Choices, compress_file
+    from dive_jax.studies.finished import adapter_folder
 
     done = compress_file(
-        folder,
+        adapter_folder(Path(options.run), options.method, options.seed),
         Path(options.vectors),
         Path(options.out),
-        side=options.side,
-        dtype=options.dtype,
-        chunk_rows=options.chunk_rows,
-        encoder=options.encoder,
+        Choices(**{name: getattr(options, name) for name in Choices._fields}),
         progress=lambda total, done: Progress(total, "compressing", "rows", done=done),
-        warn=lambda line: print(line, file=sys.stderr, flush=True),
+        warn=warn,
     )
+    if told := remark(cast(Any, options.dtype), done["dim"]):
+        warn(told)
+    pace = f", {done['rows_per_s']:,.0f} rows/s" if "rows_per_s" in done else ""
     print(
         f"{options.out}: {done['rows']:,} rows, {done['full_dim']} to {done['dim']} coordinates, "
-        f"{done['bytes_before']:,} to {done['bytes_after']:,} bytes"
+        f"{done['bytes_before']:,} to {done['bytes_after']:,} bytes{pace}"
     )
 
 
