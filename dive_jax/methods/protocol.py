@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dive_jax import artefact as files
-from dive_jax import forms
 from dive_jax.artefact import Artefact
 from dive_jax.data.holdout import Held
 from dive_jax.data.judgments import Judgments
-from dive_jax.numerics.vectors import unit
+from dive_jax.methods.tiles import Tiles
 from dive_jax.options import AdapterOptions
+from dive_jax.retrieval.shards import Devices, on_all
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.loop import History, Report
 from dive_jax.types import InputError, Triplets, TwoSided
@@ -83,6 +81,7 @@ class Fitting(NamedTuple):
       validate: Compressor -> its score on held-out queries, higher is better; then training stops
         early and keeps the best epoch. None trains all epochs.
       epochs: Epochs to train at most; None as many as the options say.
+      devices: Devices that train; None for all accelerators, or for one device of a CPU.
     """
 
     seeds: tuple[int, ...] = (2027,)
@@ -93,6 +92,7 @@ class Fitting(NamedTuple):
     note: Callable[[str], None] | None = None
     validate: "Callable[[Compressor], float] | None" = None
     epochs: int | None = None
+    devices: Devices | None = None
 
 
 class Fitted(NamedTuple):
@@ -138,25 +138,6 @@ class Method(NamedTuple):
     check: Callable[[Material, AdapterOptions], object] | None = None
 
 
-@functools.partial(jax.jit, static_argnames=("form", "dim", "normalized", "side"))
-def _map(
-    arrays: dict[str, Array],
-    vectors: Float[Array, "rows full_dim"],
-    *,
-    form: str,
-    dim: int,
-    normalized: bool,
-    side: str,
-) -> tuple[Float[Array, "rows dim"], Float[Array, " rows"]]:
-    """Returns the mapped rows, and the greatest magnitude of each row given."""
-    peaks = jnp.max(jnp.abs(vectors), axis=1)
-    scaled = vectors / jnp.where(peaks > 0, peaks, 1)[:, None]  # no square overflows or vanishes
-    vectors = unit(scaled)
-    dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-    out = forms.mapped(form, arrays, vectors, dim, dot=dot, side=side)
-    return (unit(out) if normalized else out), peaks
-
-
 @dataclass(frozen=True)
 class Compressor:
     """A fitted method: maps frozen vectors to `dim` coordinates.
@@ -185,14 +166,20 @@ class Compressor:
         return self.artefact.meta["full_dim"]
 
     def compress(
-        self, vectors: Any, *, side: str = "document", chunk_rows: int = _ROWS
+        self,
+        vectors: Any,
+        *,
+        side: str = "document",
+        chunk_rows: int = _ROWS,
+        devices: Devices | None = None,
     ) -> Float[np.ndarray, "rows dim"]:
         """Compresses vectors, each row on its own.
 
         Args:
           vectors: [rows, full_dim] of any float type; normalised first, whatever their lengths.
           side: "query" or "document".
-          chunk_rows: Rows held at once on the device.
+          chunk_rows: Rows held at once.
+          devices: Devices to spread the rows over; default all.
 
         Returns:
           float32 rows of length 1 (or as the method gives them, where it does not normalise).
@@ -200,17 +187,29 @@ class Compressor:
         Raises:
           InputError: For a wrong shape, width or side, a zero row, or a value that is not finite.
         """
-        return np.concatenate(list(self.stream(vectors, side=side, chunk_rows=chunk_rows)))
+        pieces = self.stream(vectors, side=side, chunk_rows=chunk_rows, devices=devices)
+        return np.concatenate(list(pieces))
 
     def stream(
-        self, vectors: Any, *, side: str = "document", chunk_rows: int = _ROWS, start: int = 0
+        self,
+        vectors: Any,
+        *,
+        side: str = "document",
+        chunk_rows: int = _ROWS,
+        start: int = 0,
+        devices: Devices | None = None,
     ) -> Iterator[Float[np.ndarray, "rows dim"]]:
-        """Compresses chunk by chunk from row `start` on; see `compress`."""
+        """Compresses chunk by chunk from row `start` on; see `compress`.
+
+        A chunk's bits depend on its rows, on `chunk_rows` and on the devices alone, wherever the
+        stream starts.
+        """
         self._check(vectors, side)
         rows = len(vectors)
         size = min(chunk_rows, max(rows, 1))
+        tiles = Tiles(self.artefact, self._arrays(devices), side, size, devices)
         for first in range(start, rows, size) or (0,):
-            yield self._chunk(vectors[first : first + size], first, size, side)
+            yield tiles.chunk(vectors[first : first + size], first)
 
     def sides(self, chunk_rows: int = _ROWS) -> TwoSided:
         """Returns `compress` of each side as a function of vectors alone."""
@@ -234,29 +233,15 @@ class Compressor:
             raise InputError(f"vectors: wanted floating-point numbers, got {vectors.dtype}")
 
     @functools.cached_property
-    def _arrays(self) -> dict[str, Array]:
-        return jax.device_put(self.artefact.arrays)
+    def _placed(self) -> dict[tuple[Any, ...] | None, dict[str, Array]]:
+        return {}
 
-    def _chunk(
-        self, chunk: np.ndarray, first: int, size: int, side: str
-    ) -> Float[np.ndarray, "rows dim"]:
-        rows = np.zeros((size, self.full_dim), np.float32)
-        with np.errstate(over="ignore"):  # too large for float32 is not finite, and said so below
-            rows[: len(chunk)] = chunk
-        out, peaks = _map(
-            self._arrays,
-            jax.device_put(rows),
-            form=self.artefact.form,
-            dim=self.dim,
-            normalized=self.artefact.meta["normalized"],
-            side=side if self.artefact.form == "sided" else "document",
-        )
-        peaks = np.asarray(peaks)[: len(chunk)]
-        bad = np.flatnonzero(~(np.isfinite(peaks) & (peaks > 0)))
-        if bad.size:
-            kind = "is all zeros" if peaks[bad[0]] == 0 else "has a value that is not finite"
-            raise InputError(f"vectors: row {first + bad[0]} {kind}; remove it or encode it again")
-        return np.asarray(out)[: len(chunk)]
+    def _arrays(self, devices: Devices | None) -> dict[str, Array]:
+        """Returns the arrays on every device, put there once."""
+        key = None if devices is None else tuple(devices)
+        if key not in self._placed:
+            self._placed[key] = on_all(dict(self.artefact.arrays), devices)
+        return self._placed[key]
 
     def save(self, path: str | Path) -> None:
         """Writes the artefact: a folder with adapter.safetensors and adapter.json."""

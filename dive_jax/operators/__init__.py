@@ -13,6 +13,7 @@ eigenvalues are finite everywhere, those of axes are not where values repeat.
 from dive_jax.operators.asymmetry import asymmetry
 from dive_jax.operators.cars import Cars, cars, corrected, half_splits
 from dive_jax.operators.fits import Operator, bilinear, dual, factors, shared
+from dive_jax.operators.from_triples import dual_from_triples, shared_from_triples
 from dive_jax.operators.gap import ApproximationGap, approximation_gap
 from dive_jax.operators.moments import RelevanceMoment, relevance_moment
 from dive_jax.operators.rademacher import RademacherBound, rademacher_bound
@@ -58,6 +59,7 @@ __all__ = [
     "cars",
     "corrected",
     "dual",
+    "dual_from_triples",
     "dual_only",
     "dual_only_dimension",
     "dual_only_energy",
@@ -71,6 +73,7 @@ __all__ = [
     "separation",
     "separation_of",
     "shared",
+    "shared_from_triples",
     "sure_power",
     "sure_regret",
     "sure_select",

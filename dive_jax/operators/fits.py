@@ -64,8 +64,8 @@ def dual(moment: Float[Array, "dim dim"], rank: int) -> Operator:
     check_rank(rank, moment.shape[0])
     left, values, right = jnp.linalg.svd(moment)
     query, document = left.T[:rank], right[:rank]
-    signs = _signs(query)
-    return _operator(signs * query, values[:rank], signs * document, values[0], moment.shape[0])
+    signs = signs_of(query)
+    return cut_off(signs * query, values[:rank], signs * document, values[0], moment.shape[0])
 
 
 def shared(moment: Float[Array, "dim dim"], rank: int) -> Operator:
@@ -98,8 +98,8 @@ def shared(moment: Float[Array, "dim dim"], rank: int) -> Operator:
     ascending, columns = jnp.linalg.eigh(symmetric_part(moment))
     greatest = jnp.max(jnp.abs(ascending))
     axes = columns.T[::-1][:rank]
-    axes = _signs(axes) * axes
-    return _operator(axes, ascending[::-1][:rank], axes, greatest, moment.shape[0])
+    axes = signs_of(axes) * axes
+    return cut_off(axes, ascending[::-1][:rank], axes, greatest, moment.shape[0])
 
 
 def symmetric_part(matrix: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
@@ -162,14 +162,14 @@ def bilinear(
     return jnp.sum(ours * product(widened(document), sides[1].T), axis=-1)
 
 
-def _signs(axes: Float[Array, "rank dim"]) -> Float[Array, "rank 1"]:
+def signs_of(axes: Float[Array, "rank dim"]) -> Float[Array, "rank 1"]:
     """Returns the sign of each row's entry of greatest magnitude, the first on a tie."""
     places = jnp.argmax(jnp.abs(axes), axis=1)[:, None]
     leading = jnp.take_along_axis(axes, places, axis=1)
     return jnp.where(leading < 0, -1.0, 1.0).astype(axes.dtype)
 
 
-def _operator(
+def cut_off(
     query: Float[Array, "rank dim"],
     values: Float[Array, " rank"],
     document: Float[Array, "rank dim"],

@@ -1,41 +1,19 @@
 """Exact inner-product search in bounded memory, and its hand-over to the measures."""
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Float
 
+from dive_jax.retrieval import shards
+from dive_jax.retrieval.blocks import Best
+from dive_jax.retrieval.shards import Chunk, Devices, Transform
+from dive_jax.retrieval.shards import Rows as Rows
 from dive_jax.types import InputError, Run
 
 _LEAST_STEP = np.float32(1e-30)
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """Vectors read by slices of rows: a numpy array, a memory-mapped file, or alike."""
-
-    @property
-    def shape(self) -> Any:
-        """Rows and width."""
-        ...
-
-    @property
-    def dtype(self) -> Any:
-        """A numpy floating type."""
-        ...
-
-    def __getitem__(self, key: slice, /) -> Any:
-        """Returns the rows of a slice."""
-        ...
-
-
-Transform = Callable[[np.ndarray], Any]
-"""Maps float32 [rows, full_dim] to the vectors that are searched, [rows, dim], row by row."""
 
 
 class Ranking(NamedTuple):
@@ -50,12 +28,54 @@ class Ranking(NamedTuple):
     rows: np.ndarray
 
 
-class _Best(NamedTuple):
-    """The best so far of every block of queries, and whether all its scores were finite."""
+class Held:
+    """Documents that stay on the devices, for many searches.
 
-    scores: Float[Array, "*blocks rows k"]
-    rows: Int[Array, "*blocks rows k"]
-    finite: Bool[Array, "*blocks rows"]
+    Args:
+      documents: Vectors [documents, full_dim], float16, float32 or float64; held as float32. On a
+        CPU, float32 rows whose memory is aligned, such as those of a memory-mapped file, are used
+        where they lie: leave them as they are.
+      chunk_rows: Documents searched at once, at least 1.
+      transform: Applied to each chunk before it is held; see `top_k`.
+      devices: Devices to spread each chunk over; default all.
+
+    Raises:
+      InputError: If these are no vectors, or `chunk_rows` is below 1.
+
+    Example:
+      >>> held = Held(np.eye(3, dtype=np.float32))
+      >>> held.top_k(np.array([[0.0, 2.0, 1.0]], np.float32), k=2).rows
+      array([[1, 2]], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        documents: Rows,
+        *,
+        chunk_rows: int = 65536,
+        transform: Transform | None = None,
+        devices: Devices | None = None,
+    ) -> None:
+        _check_least(chunk_rows=chunk_rows)
+        self.documents = shards.count(documents)
+        self._devices = devices
+        self._chunks = list(
+            shards.chunks(documents, chunk_rows, width=None, transform=transform, devices=devices)
+        )
+
+    def top_k(
+        self, queries: Float[np.ndarray, "queries dim"], *, k: int, query_rows: int = 256
+    ) -> Ranking:
+        """Finds the k documents with the greatest inner product to each query; see `top_k`."""
+        _check_least(k=k, query_rows=query_rows)
+        for chunk in self._chunks[:1]:
+            if queries.shape[1] != chunk.vectors.shape[2]:
+                raise InputError(
+                    f"queries: wanted width {chunk.vectors.shape[2]} to match the documents, got "
+                    f"{queries.shape[1]}"
+                )
+        k = min(k, self.documents)
+        return _search(queries, iter(self._chunks), k, query_rows, self._devices)
 
 
 def top_k(
@@ -66,12 +86,13 @@ def top_k(
     chunk_rows: int = 16384,
     query_rows: int = 256,
     transform: Transform | None = None,
+    devices: Devices | None = None,
 ) -> Ranking:
     """Finds the k documents with the greatest inner product to each query, exactly.
 
     Documents are read and transformed once, chunk by chunk; scores are formed for `query_rows`
-    queries and `chunk_rows` documents at a time, so memory is O(query_rows * chunk_rows + queries
-    * (dim + k)) whatever the number of documents. The last chunk and the last block of queries
+    queries and `chunk_rows` documents at most, so memory is O(query_rows * chunk_rows + queries *
+    (dim + k)) whatever the number of documents. The last chunk and the last block of queries
     reach back over rows already seen instead of being shorter, so every shape is compiled once.
 
     Tie rule: of two documents with the same float32 score, the one in the lower row comes first,
@@ -85,6 +106,7 @@ def top_k(
       query_rows: Queries scored at once, at least 1.
       transform: Applied to each chunk (float32 [rows, full_dim]) before the search, for example to
         compress and normalise it. Each row's result must depend on that row alone.
+      devices: Devices to spread each chunk over; default all.
 
     Returns:
       A `Ranking` with min(k, documents) columns.
@@ -97,34 +119,40 @@ def top_k(
       >>> top_k(np.array([[2.0, 1.0]], np.float32), documents, k=2).rows
       array([[0, 2]], dtype=int32)
     """
-    for name, value in (("k", k), ("chunk_rows", chunk_rows), ("query_rows", query_rows)):
+    _check_least(k=k, chunk_rows=chunk_rows, query_rows=query_rows)
+    k = min(k, shards.count(documents))
+    read = shards.chunks(
+        documents, chunk_rows, width=queries.shape[1], transform=transform, devices=devices
+    )
+    return _search(queries, read, k, query_rows, devices)
+
+
+def _check_least(**settings: int) -> None:
+    for name, value in settings.items():
         if value < 1:
             raise InputError(f"{name}: wanted at least 1, got {value}")
-    total = _document_count(documents)
-    k = min(k, total)
+
+
+def _search(
+    queries: np.ndarray,
+    chunks: Iterator[Chunk],
+    k: int,
+    query_rows: int,
+    devices: Devices | None,
+) -> Ranking:
     if not (k and len(queries)):
         return Ranking(
             np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int32)
         )
     starts = _starts(len(queries), query_rows)
-    blocks = _blocks(queries, starts, min(query_rows, len(queries)))
-    best = _nothing_yet(blocks.shape[0], blocks.shape[1], k)
-    chunk_rows = min(chunk_rows, total)
-    for seen in range(0, total, chunk_rows):
-        first = min(seen, total - chunk_rows)
-        chunk = _chunk(documents[first : first + chunk_rows], transform, queries.shape[1])
+    rows = min(query_rows, len(queries))
+    blocks = shards.on_all(_blocks(queries, starts, rows), devices)
+    best = shards.nothing_yet((len(starts), rows), k, devices)
+    for chunk in chunks:
         before = best
-        best = _merge(best, blocks, jnp.asarray(chunk), np.int32(first), np.int32(seen))
+        best = shards.merged(best, blocks, chunk, devices)
         jax.block_until_ready(before)  # At most two chunks are alive: this one and the last.
-    return _collect(best, starts, len(queries))
-
-
-def _document_count(documents: Rows) -> int:
-    if len(documents.shape) != 2:
-        raise InputError(f"documents: wanted [rows, width], got shape {tuple(documents.shape)}")
-    if np.dtype(documents.dtype).kind != "f":
-        raise InputError(f"documents: wanted floating-point vectors, got {documents.dtype}")
-    return int(documents.shape[0])
+    return _collect(shards.collected(best), starts, len(queries))
 
 
 def _starts(rows: int, step: int) -> list[int]:
@@ -132,77 +160,16 @@ def _starts(rows: int, step: int) -> list[int]:
     return [max(0, min(start, rows - step)) for start in range(0, rows, step)]
 
 
-def _blocks(queries: np.ndarray, starts: list[int], rows: int) -> Float[Array, "blocks rows dim"]:
+def _blocks(
+    queries: np.ndarray, starts: list[int], rows: int
+) -> Float[np.ndarray, "blocks rows dim"]:
     bad = ~np.isfinite(queries).all(axis=1)
     if bad.any():
         raise InputError(f"query row {bad.argmax()}: wanted finite values, got NaN or infinity")
-    parts = [np.asarray(queries[start : start + rows], np.float32) for start in starts]
-    return jnp.asarray(np.stack(parts))
+    return np.stack([np.asarray(queries[start : start + rows], np.float32) for start in starts])
 
 
-def _nothing_yet(blocks: int, rows: int, k: int) -> _Best:
-    shape = (blocks, rows, k)
-    return _Best(
-        jnp.full(shape, -jnp.inf, jnp.float32),
-        jnp.zeros(shape, jnp.int32),
-        jnp.ones(shape[:2], jnp.bool_),
-    )
-
-
-def _chunk(
-    documents: np.ndarray, transform: Transform | None, width: int
-) -> Float[np.ndarray, "rows dim"]:
-    vectors = np.asarray(documents, np.float32)
-    rows = len(vectors)
-    if transform is not None:
-        vectors = np.asarray(transform(vectors), np.float32)
-    if vectors.shape != (rows, width):
-        made = "documents" if transform is None else "transform(documents)"
-        raise InputError(
-            f"{made}: wanted shape {(rows, width)} to match the queries, got {vectors.shape}"
-        )
-    return vectors
-
-
-@jax.jit
-def _merge(
-    best: _Best,
-    blocks: Float[Array, "blocks rows dim"],
-    chunk: Float[Array, "documents dim"],
-    first: Int[Any, ""],
-    seen: Int[Any, ""],
-) -> _Best:
-    """Takes a chunk into the best so far: its rows begin at `first`, those below `seen` are old."""
-    # lax.map goes block after block, so the scores of one block alone are in memory.
-    step = functools.partial(_merge_block, chunk=chunk, first=first, seen=seen)
-    return lax.map(lambda both: step(*both), (best, blocks))
-
-
-def _merge_block(
-    best: _Best,
-    queries: Float[Array, "rows dim"],
-    *,
-    chunk: Float[Array, "documents dim"],
-    first: Int[Any, ""],
-    seen: Int[Any, ""],
-) -> _Best:
-    scores = jnp.matmul(
-        queries, chunk.T, precision=lax.Precision.HIGHEST, preferred_element_type=jnp.float32
-    )
-    # top_k puts -0.0 below 0.0, and the lower place first where scores are equal.
-    scores = jnp.where(scores == 0, jnp.zeros_like(scores), scores)
-    values, places = lax.top_k(scores, min(best.scores.shape[1], len(chunk)))
-    rows = first + places
-    # Old rows can only repeat what `best` already holds: dropping them here loses no document.
-    values = jnp.where(rows < seen, -jnp.inf, values)
-    values = jnp.concatenate([best.scores, values], axis=1)
-    rows = jnp.concatenate([best.rows, rows], axis=1)
-    values, places = lax.top_k(values, best.scores.shape[1])
-    finite = jnp.isfinite(scores.max(axis=1)) & jnp.isfinite(scores.min(axis=1))
-    return _Best(values, jnp.take_along_axis(rows, places, axis=1), best.finite & finite)
-
-
-def _collect(best: _Best, starts: list[int], queries: int) -> Ranking:
+def _collect(best: Best, starts: list[int], queries: int) -> Ranking:
     """Copies the blocks' results to their queries; a row of two blocks is equal in both."""
     rows, k = best.scores.shape[1:]
     ranking = Ranking(np.empty((queries, k), np.float32), np.empty((queries, k), np.int32))

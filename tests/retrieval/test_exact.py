@@ -10,7 +10,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dive_jax.retrieval import exact
+from dive_jax.retrieval import blocks
 from dive_jax.retrieval.exact import Ranking, to_run, top_k
 from dive_jax.types import InputError
 
@@ -113,13 +113,13 @@ def test_documents_are_read_once_and_chunk_by_chunk():
 
 def test_one_trace_a_run_whatever_the_last_chunk_and_block(monkeypatch):
     traces = []
-    inner = exact._merge_block
+    inner = blocks.merge_block
 
     def counting(best, queries, **rest):
         traces.append((queries.shape, rest["chunk"].shape))
         return inner(best, queries, **rest)
 
-    monkeypatch.setattr(exact, "_merge_block", counting)
+    monkeypatch.setattr(blocks, "merge_block", counting)
     # Shapes that no other test uses, so that nothing is traced already.
     queries, documents = small_integers(1, 23, 17), small_integers(2, 101, 17)
     for _ in range(2):
@@ -206,11 +206,11 @@ def test_scores_are_full_float32_products():
 
 def test_other_devices_are_asked_for_full_float32_products():
     shapes = (
-        exact._nothing_yet(1, 2, 1),
+        blocks.nothing_yet((1, 2), 1),
         np.ones((1, 2, 3), np.float32),
         np.ones((4, 3), np.float32),
     )
-    traced = str(jax.make_jaxpr(exact._merge)(*shapes, np.int32(0), np.int32(0)))
+    traced = str(jax.make_jaxpr(blocks.merge)(*shapes, np.int32(0), np.int32(0)))
     assert "precision=(Precision.HIGHEST, Precision.HIGHEST)" in traced
 
 
