@@ -15,7 +15,7 @@ ABOUT = (
 
 def work(options: CompareOptions) -> None:
     """Runs the comparison and prints its table."""
-    cli.configure_jax()
+    cli.configure_jax(options)
     from dive_jax.studies.study import run
 
     cli.show_study(run("compare", options, Path(options.folder), cli.watch()), options.folder)

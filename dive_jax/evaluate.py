@@ -41,7 +41,7 @@ def work(options: EvaluateOptions) -> None:
     now = dataclasses.replace(
         before, **given, verify=options.verify, chunk_rows=options.chunk_rows
     ).effective()
-    cli.configure_jax()
+    cli.configure_jax(options)
     from dive_jax.studies.evaluation import evaluate
 
     name = f"{now.dataset.replace('/', '_')}-{now.encoder}-{now.judgments}-{now.split}"

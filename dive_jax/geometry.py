@@ -15,7 +15,7 @@ ABOUT = (
 
 def work(options: GeometryOptions) -> None:
     """Runs the selector and prints its table."""
-    cli.configure_jax()
+    cli.configure_jax(options)
     from dive_jax.report.tables import print_table
     from dive_jax.studies.geometry import TABLE, run, table_rows
 

@@ -211,3 +211,6 @@ class ComputeOptions(Checked):
     checkpoint_seconds: float = setting(
         5.0, "Least time between two checkpoints, in seconds.", low=0, result=False
     )
+    compilation_cache: bool = setting(
+        True, "Keep compiled programs on disk, so that the next start is quick.", result=False
+    )

@@ -34,6 +34,13 @@ class TrainOptions(ComputeOptions, AdapterOptions, TripletOptions, SplitOptions,
         None, "Folder of the run; default runs/<dataset>-<encoder>-<dim>.", result=False
     )
     smoke: bool = setting(False, "Two epochs and two seeds: a check that ends in seconds.")
+    devices: int | None = setting(
+        None,
+        "Devices that train, the seeds divided over them, then the rows of a batch; by default all "
+        "accelerators, and one device of a CPU.",
+        low=1,
+        result=False,
+    )
 
     @property
     def folder(self) -> str:

@@ -15,7 +15,7 @@ ABOUT = (
 
 def work(options: TrainOptions) -> None:
     """Runs the job and prints its table."""
-    cli.configure_jax()
+    cli.configure_jax(options)
     from dive_jax.studies.experiment import run
 
     metrics = run(options, Path(options.folder), cli.watch())

@@ -1,7 +1,10 @@
 """Gram distillation: the similarities of a batch should stay those of the frozen vectors."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float
 
 from dive_jax.losses.checks import Scalar, check_array, check_range, row_mask
@@ -72,15 +75,50 @@ def gram_distillation(
         raise ValueError(
             f"student and teacher: wanted as many rows, got {rows} and {teacher.shape[0]}"
         )
+    check_range("beta", beta)
     valid = row_mask(mask, rows)
+    # Masked rows are 0 on both sides, so their products differ by 0.
     small = jnp.where(valid[:, None], widened(student), 0.0)
     full = jnp.where(valid[:, None], teacher.astype(small.dtype), 0.0)
-    difference = _gram(small) - _gram(jax.lax.stop_gradient(full))
-    pairs = valid[:, None] & valid[None, :] & ~jnp.eye(rows, dtype=bool)
-    losses = smooth_l1(jnp.where(pairs, difference, 0.0), beta=beta)
-    others = jnp.maximum(jnp.sum(pairs, axis=1, dtype=losses.dtype), 1.0)
-    return jnp.sum(losses, axis=1) / others
+    wanted = _gram(jax.lax.stop_gradient(full))
+    losses = _row_losses(small, wanted, jnp.asarray(beta, small.dtype))
+    return losses / jnp.maximum(jnp.sum(valid, dtype=losses.dtype) - 1.0, 1.0)
 
 
 def _gram(rows: Float[Array, "rows dim"]) -> Float[Array, "rows rows"]:
     return jnp.matmul(rows, rows.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def _apart(
+    rows: Float[Array, "rows dim"], wanted: Float[Array, "rows rows"]
+) -> Float[Array, "rows rows"]:
+    """Differences of the inner products from the wanted ones; 0 where a row meets itself."""
+    place = jnp.arange(len(rows))
+    return jnp.where(place[:, None] == place[None, :], 0.0, _gram(rows) - wanted)
+
+
+@jax.custom_jvp
+def _row_losses(
+    rows: Float[Array, "rows dim"], wanted: Float[Array, "rows rows"], beta: Float[Array, ""]
+) -> Float[Array, " rows"]:
+    """Sums smooth_l1 over each row's differences."""
+    return jnp.sum(smooth_l1(_apart(rows, wanted), beta=beta), axis=1)
+
+
+def _row_losses_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Moves one side of the symmetric block only: its slopes serve both, at one product for two.
+
+    The wanted products come from frozen vectors, which do not move.
+    """
+    (rows, wanted, beta), (moved, _, widening) = primals, tangents
+    slopes = jnp.clip(_apart(rows, wanted) / beta, -1.0, 1.0)
+    change = jnp.zeros(len(rows), rows.dtype)
+    if not isinstance(moved, SymbolicZero):
+        pulls = slopes * jnp.matmul(moved, rows.T, precision=jax.lax.Precision.HIGHEST)
+        change += jnp.sum(pulls, axis=1) + jnp.sum(pulls, axis=0)
+    if not isinstance(widening, SymbolicZero):
+        change -= 0.5 * jnp.sum(slopes**2, axis=1) * widening
+    return _row_losses(rows, wanted, beta), change
+
+
+_row_losses.defjvp(_row_losses_jvp, symbolic_zeros=True)

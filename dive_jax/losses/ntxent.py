@@ -2,13 +2,14 @@
 
 The positives need no label mask, because the sum of z_g . z_h over the pairs of one sample's heads
 is |sum of z|^2 - sum of |z|^2. Only the log-sum-exp needs the block of all rows against all rows,
-and that block can be made a tile of columns at a time.
+and that block can be made a tile of rows at a time.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dive_jax.losses.checks import Scalar, check_array, check_range, row_mask
@@ -64,7 +65,7 @@ def headwise_ntxent(
     # Divided by the root once, inner products are logits.
     scaled = wide / jnp.sqrt(jnp.asarray(temperature, wide.dtype))
     flat, rows = scaled.reshape(batch * count, dim), jnp.repeat(valid, count)
-    others = _dense(flat, rows) if tile is None else _tiled(flat, rows, tile)
+    others = _dense(_rows(flat, rows)) if tile is None else _tiled(flat, rows, tile)
     attracted = jnp.sum(scaled * (jnp.sum(scaled, axis=1, keepdims=True) - scaled), axis=-1)
     losses = others.reshape(batch, count) - attracted / (count - 1)
     return jnp.where(valid[:, None], losses, 0.0)
@@ -93,15 +94,25 @@ def pair_count(batch: int, heads: int) -> int:
 
 
 class _Rows(NamedTuple):
-    """Rows of the flattened batch: their place in it, scaled vectors, and whether they count."""
+    """Rows of the flattened batch: their place in it, scaled vectors, and what bars them.
+
+    The bar is added to the logits of a row, as of a column: 0 for rows that count, else `_far`. A
+    sum costs a loop over the block far less than a choice by several masks.
+    """
 
     place: Int[Array, " rows"]
     vectors: Float[Array, "rows dim"]
-    valid: Bool[Array, " rows"]
+    bar: Float[Array, " rows"]
+
+
+def _far(dtype: Any) -> float:
+    """Returns a logit whose exponential is 0 beside any other; twice as much is finite."""
+    return float(jnp.finfo(dtype).min) / 4
 
 
 def _rows(vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"]) -> _Rows:
-    return _Rows(jnp.arange(len(vectors)), vectors, valid)
+    bar = jnp.where(valid, 0.0, _far(vectors.dtype)).astype(vectors.dtype)
+    return _Rows(jnp.arange(len(vectors)), vectors, bar)
 
 
 def _cut(tree: Any, start: Int[Array, ""], tile: int) -> Any:
@@ -113,88 +124,82 @@ def _product(left: Float[Array, "a b"], right: Float[Array, "b c"]) -> Float[Arr
 
 
 def _logits(rows: _Rows, columns: _Rows) -> Float[Array, "rows columns"]:
-    """Inner products; the least finite number where a row meets itself or a masked one."""
+    """Inner products; far below all others where a row meets itself or a masked one."""
     product = _product(rows.vectors, columns.vectors.T)
-    apart = rows.place[:, None] != columns.place[None, :]
-    allowed = apart & rows.valid[:, None] & columns.valid[None, :]
-    return jnp.where(allowed, product, jnp.finfo(product.dtype).min)
+    itself = rows.place[:, None] == columns.place[None, :]
+    barred = product + (rows.bar[:, None] + columns.bar[None, :])
+    return jnp.where(itself, jnp.asarray(_far(product.dtype), product.dtype), barred)
 
 
-def _dense(vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"]) -> Float[Array, " rows"]:
+@jax.custom_jvp
+def _dense(rows: _Rows) -> Float[Array, " rows"]:
     """Log-sum-exp of each row's logits with all others, differentiable in any mode."""
-    rows = _rows(vectors, valid)
     logits = _logits(rows, rows)
     top = jax.lax.stop_gradient(jnp.max(logits, axis=1))
     return top + jnp.log(jnp.sum(jnp.exp(logits - top[:, None]), axis=1))
 
 
+@_dense.defjvp
+def _dense_jvp(primals: tuple[_Rows], tangents: tuple[_Rows]) -> tuple[Array, Array]:
+    """Moves one side of the symmetric block only, and holds that against both sides' shares.
+
+    Share (i, j) is exp(logit - sum of row i), and by symmetry exp(logit - sum of row j) is share
+    (j, i): nothing is transposed, and the gradient takes one product where two sides take two.
+    """
+    (rows,), (moved,) = primals, tangents
+    sums, logits = _dense(rows), _logits(rows, rows)
+    change = _product(moved.vectors, rows.vectors.T)
+    by_rows, by_columns = jnp.exp(logits - sums[:, None]), jnp.exp(logits - sums[None, :])
+    return sums, jnp.sum(by_rows * change, axis=1) + jnp.sum(by_columns * change, axis=0)
+
+
 def _tiled(
     vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"], tile: int
 ) -> Float[Array, " rows"]:
-    """What `_dense` returns, from tiles of columns; the last tile is padded with masked rows."""
+    """What `_dense` returns, a tile of rows at a time; the last one is padded with masked rows."""
     count = len(vectors)
     tile = min(tile, count)
     padding = (0, -count % tile)
-    return _online(jnp.pad(vectors, (padding, (0, 0))), jnp.pad(valid, padding), tile)[:count]
+    rows = _rows(jnp.pad(vectors, (padding, (0, 0))), jnp.pad(valid, padding))
+    return _by_tiles(rows, tile)[:count]
 
 
-class _Sums(NamedTuple):
-    """A log-sum-exp under way: the greatest logit of each row, and the sum relative to it."""
+def _forward(rows: _Rows, tile: int) -> tuple[Float[Array, " rows"], tuple[_Rows, Array]]:
+    def sums_of(start: Int[Array, ""]) -> Float[Array, " tile"]:
+        logits = _logits(_cut(rows, start, tile), rows)
+        top = jnp.max(logits, axis=1)
+        return top + jnp.log(jnp.sum(jnp.exp(logits - top[:, None]), axis=1))
 
-    top: Float[Array, " rows"]
-    total: Float[Array, " rows"]
-
-
-def _scan(rows: _Rows, tile: int) -> _Sums:
-    """Online soft-max sums over tiles of columns; of no meaning for masked rows."""
-
-    def absorb(sums: _Sums, start: Int[Array, ""]) -> tuple[_Sums, None]:
-        logits = _logits(rows, _cut(rows, start, tile))
-        top = jax.lax.stop_gradient(jnp.maximum(sums.top, jnp.max(logits, axis=1)))
-        fresh = jnp.sum(jnp.exp(logits - top[:, None]), axis=1)
-        return _Sums(top, sums.total * jnp.exp(sums.top - top) + fresh), None
-
-    count, dtype = len(rows.valid), rows.vectors.dtype
-    nothing = _Sums(jnp.full(count, jnp.finfo(dtype).min, dtype), jnp.zeros(count, dtype))
-    return jax.lax.scan(absorb, nothing, jnp.arange(0, count, tile))[0]
-
-
-def _forward(
-    vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"], tile: int
-) -> tuple[Float[Array, " rows"], tuple[_Rows, _Sums]]:
-    rows = _rows(vectors, valid)
-    sums = _scan(rows, tile)
-    return sums.top + jnp.log(sums.total), (rows, sums)
+    sums = jax.lax.map(sums_of, jnp.arange(0, len(rows.bar), tile)).reshape(-1)
+    return sums, (rows, sums)
 
 
 def _backward(
-    tile: int, saved: tuple[_Rows, _Sums], weights: Float[Array, " rows"]
-) -> tuple[Float[Array, "rows dim"], None]:
+    tile: int, saved: tuple[_Rows, Float[Array, " rows"]], weights: Float[Array, " rows"]
+) -> tuple[_Rows]:
     """Makes each tile of logits again instead of having kept it.
 
     Row i pulls j with its weight times j's share of i's denominator, and j pulls i likewise. The
-    logits are symmetric, so one tile of columns holds both pulls on its rows, and no exponential
-    exceeds 1.
+    logits are symmetric, so one tile of rows holds both pulls, and no share exceeds 1.
     """
     rows, sums = saved
-    scales = jnp.where(rows.valid, weights / sums.total, 0.0)
+    counted = jnp.where(rows.bar == 0, weights, 0.0)
 
     def pull(start: Int[Array, ""]) -> Float[Array, "tile dim"]:
-        logits = _logits(rows, _cut(rows, start, tile))
-        some_scales, some_tops = _cut((scales, sums.top), start, tile)
-        by_rows = scales[:, None] * jnp.exp(logits - sums.top[:, None])
-        by_columns = some_scales[None, :] * jnp.exp(logits - some_tops[None, :])
-        return _product((by_rows + by_columns).T, rows.vectors)
+        mine, weight, total = _cut((rows, counted, sums), start, tile)
+        logits = _logits(mine, rows)
+        by_rows = weight[:, None] * jnp.exp(logits - total[:, None])
+        by_columns = counted[None, :] * jnp.exp(logits - sums[None, :])
+        return _product(by_rows + by_columns, rows.vectors)
 
-    tiles = jax.lax.map(pull, jnp.arange(0, len(scales), tile))
-    return tiles.reshape(rows.vectors.shape), None
-
-
-def _value(
-    vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"], tile: int
-) -> Float[Array, " rows"]:
-    return _forward(vectors, valid, tile)[0]
+    tiles = jax.lax.map(pull, jnp.arange(0, len(counted), tile))
+    still = np.zeros(rows.place.shape, jax.dtypes.float0)
+    return (_Rows(still, tiles.reshape(rows.vectors.shape), jnp.zeros_like(rows.bar)),)  # pyright: ignore[reportArgumentType]
 
 
-_online = jax.custom_vjp(_value, nondiff_argnums=(2,))
-_online.defvjp(_forward, _backward)
+def _value(rows: _Rows, tile: int) -> Float[Array, " rows"]:
+    return _forward(rows, tile)[0]
+
+
+_by_tiles = jax.custom_vjp(_value, nondiff_argnums=(1,))
+_by_tiles.defvjp(_forward, _backward)

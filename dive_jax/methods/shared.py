@@ -112,6 +112,7 @@ def trained(
         schedule(options, fitting, min(epochs, fitting.epochs or epochs)),
         checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(),
         checkpoint_seconds=fitting.checkpoint_seconds,
+        devices=fitting.devices,
         stopping=stopping,
         report=fitting.report,
     )

@@ -67,6 +67,7 @@ def run_stage(
         schedule(options, fitting, stage.epochs),
         checkpoints=None if fitting.checkpoints is None else fitting.checkpoints(stage.name),
         checkpoint_seconds=fitting.checkpoint_seconds,
+        devices=fitting.devices,
         start=stage.start,
         report=report,
     )

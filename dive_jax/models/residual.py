@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 
@@ -17,20 +18,30 @@ class ResidualAdapter(nnx.Module):
       hidden_dim: Hidden width r.
       width: Output columns held: dim * heads while training.
       rngs: Source of W1 ~ N(0, 2 / full_dim).
+      dtype: Type that the products take; weights stay float32. Default that of the vectors.
 
     Source:
       Zhao, DIVE, section 3.1.
     """
 
-    def __init__(self, full_dim: int, hidden_dim: int, width: int, *, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        full_dim: int,
+        hidden_dim: int,
+        width: int,
+        *,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike | None = None,
+    ):
         self.hidden = nnx.Linear(
             full_dim,
             hidden_dim,
             kernel_init=nnx.initializers.normal((2.0 / full_dim) ** 0.5),
+            dtype=dtype,
             rngs=rngs,
         )
         self.out = nnx.Linear(
-            hidden_dim, width, kernel_init=nnx.initializers.zeros_init(), rngs=rngs
+            hidden_dim, width, kernel_init=nnx.initializers.zeros_init(), dtype=dtype, rngs=rngs
         )
 
     def __call__(self, vectors: Float[Array, "rows full_dim"]) -> Float[Array, "rows width"]:

@@ -24,6 +24,7 @@ from dive_jax.studies.job import Job
 from dive_jax.studies.results import compare, summarise
 from dive_jax.training.checkpoints import Checkpoints
 from dive_jax.training.loop import History, Logged
+from dive_jax.training.mesh import chosen
 
 FORMAT_VERSION = 1
 
@@ -79,6 +80,7 @@ def _fit(job: Job, method: str, options: TrainOptions, folder: Path, watch: Watc
         checkpoints=lambda stage="": Checkpoints(at / stage, about),
         checkpoint_seconds=options.checkpoint_seconds,
         note=watch.note,
+        devices=chosen(options.devices),
     )
     if not find(method).seeded:
         return find(method).fit(job.material, options, fitting)

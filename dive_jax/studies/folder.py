@@ -13,7 +13,9 @@ from typing import Any
 import jax
 
 from dive_jax.files import write_json, write_text
+from dive_jax.options import TrainOptions
 from dive_jax.settings import differences, render
+from dive_jax.training.mesh import chosen
 from dive_jax.types import InputError
 
 _LOCK = ".lock"
@@ -27,8 +29,18 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | found
 
 
-def environment() -> dict[str, Any]:
-    """Returns what a run must share with its resumption to end with the same bits."""
+def environment(options: Any = None) -> dict[str, Any]:
+    """Returns what a run must share with its resumption to end with the same bits.
+
+    Args:
+      options: The run's options; those of a training say how many devices train.
+
+    Raises:
+      InputError: If there are fewer.
+    """
+    training = {}
+    if isinstance(options, TrainOptions):
+        training["training_devices"] = len(chosen(options.devices))
     devices = sorted({device.device_kind for device in jax.devices()})
     return {
         "versions": versions(),
@@ -36,7 +48,7 @@ def environment() -> dict[str, Any]:
         "devices": devices,
         "device_count": jax.device_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
-    }
+    } | training
 
 
 def check_folder(folder: Path, options: Any, flags: str = _FLAGS) -> None:
@@ -79,9 +91,11 @@ def claimed(
       flags: File that the options are written to.
 
     Raises:
-      InputError: As `check_folder` does, or if another process holds the folder.
+      InputError: As `check_folder` does, if another process holds the folder, or if there are fewer
+        devices than the options ask for.
     """
     check_folder(folder, options, flags)
+    now = environment(options)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / _LOCK, "w") as lock:
         try:
@@ -90,16 +104,16 @@ def claimed(
             raise InputError(f"{folder}: another process is working in this run folder") from None
         if not (folder / flags).exists():
             write_text(folder / flags, render(options))
-        _same_environment(folder, warn)
+        _same_environment(folder, now, warn)
         yield
 
 
-def _same_environment(folder: Path, warn: Callable[[str], None]) -> None:
-    path, now = folder / "environment.json", environment()
+def _same_environment(folder: Path, now: dict[str, Any], warn: Callable[[str], None]) -> None:
+    path = folder / "environment.json"
     if not path.exists():
         write_json(path, now)
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    before = {"training_devices": 1} | json.loads(path.read_text(encoding="utf-8"))
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         warn(

@@ -23,6 +23,7 @@ from dive_jax.studies.job import prepare as prepare_job
 from dive_jax.studies.keeping import kept
 from dive_jax.studies.operator_losses import moment_of
 from dive_jax.studies.triples import triples_of
+from dive_jax.training.mesh import chosen
 from dive_jax.types import TwoSided
 
 PLANES = 8
@@ -124,7 +125,7 @@ def _cell(
     unturned = fewer(without(job.material, held), setting.queries)
     seen = unturned._replace(vectors=vectors)
     validate = scorer(job.material._replace(vectors=vectors), held, chunk_rows)
-    fitting = Fitting(options.seeds, chunk_rows, validate=validate)
+    fitting = Fitting(options.seeds, chunk_rows, validate=validate, devices=chosen(options.devices))
     ready = prepare(seen, fitting, settings.hard, mined_on=unturned)
     found = {}
     for family in FAMILIES:

@@ -2,7 +2,8 @@
 
 An epoch is one `lax.scan` over its steps. Seeds lie side by side: over several devices by
 `shard_map`, on one accelerator by `vmap`, on a CPU by `lax.map` inside the same program (there
-`vmap` gains nothing; BUILD_NOTES.md has the measurement).
+`vmap` gains nothing; BUILD_NOTES.md has the measurement). Where more devices are left, the rows of
+a batch are spread over them, and the compiler adds what they must tell each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, UInt
 
+from dive_jax.training import mesh as meshes
 from dive_jax.training.batches import Batch, Data, gather
+from dive_jax.training.mesh import Devices
 from dive_jax.types import Triplets
 
 Params: TypeAlias = Any
-Devices: TypeAlias = Sequence[Any]
-
-_SEED = "seed"
 
 
 class Losses(NamedTuple):
@@ -90,44 +90,86 @@ def adamw(schedule: Schedule) -> optax.GradientTransformation:
     return optax.adamw(schedule.learning_rate, weight_decay=schedule.weight_decay)
 
 
-def seed_mesh(seeds: int, devices: Devices | None = None) -> Mesh:
-    """Returns a mesh whose axis is the largest divisor of `seeds` that the devices allow.
+class StepLogs(NamedTuple):
+    """What one step logs; by name, a scalar each."""
+
+    mean: Logs
+    least: Logs
+    greatest: Logs
+
+
+Step: TypeAlias = Callable[[State, Array], tuple[State, StepLogs]]
+
+
+def _moved(
+    optimiser: optax.GradientTransformation, state: State, losses: Losses, gradient: Params
+) -> tuple[State, StepLogs]:
+    """Moves the parameters against a gradient."""
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes its own scalar types
+        updates, moments = optimiser.update(gradient, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, updates)
+    logs = StepLogs(losses.mean | {"loss": _total(losses)}, losses.least, losses.greatest)
+    return State(params, losses.carried, moments), logs
+
+
+def _total(losses: Losses) -> Float[Array, ""]:
+    return sum(losses.weighted.values(), start=jnp.float32(0))
+
+
+def step_of(
+    task: Task, optimiser: optax.GradientTransformation, data: Data, triplets: Triplets
+) -> Step:
+    """Returns one step of one seed: gathers a batch, and moves the parameters along it.
 
     Args:
-      seeds: Number of seeds.
-      devices: Devices to use; default all.
+      task: Loss of one seed.
+      optimiser: What turns a gradient into an update.
+      data: Vectors and relations, on the device.
+      triplets: Rows of `data`, on the device.
 
     Returns:
-      A one-axis mesh named "seed".
+      A pure function of (state, rows of the batch's triplets) that gives the next state and what is
+      logged.
     """
-    devices = jax.devices() if devices is None else devices
-    size = max(n for n in range(1, min(seeds, len(devices)) + 1) if seeds % n == 0)
-    return jax.make_mesh((size,), (_SEED,), (AxisType.Auto,), devices=devices[:size])
+
+    def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, StepLogs]:
+        batch = gather(data, triplets, rows)
+
+        def total(params: Params) -> tuple[Float[Array, ""], Losses]:
+            losses = task.loss(params, state.carried, batch)
+            return _total(losses), losses
+
+        gradient, losses = jax.grad(total, has_aux=True)(state.params)
+        return _moved(optimiser, state, losses, gradient)
+
+    return step
 
 
-def _total(
-    task: Task, params: Params, carried: Any, batch: Batch
-) -> tuple[Float[Array, ""], Losses]:
-    losses = task.loss(params, carried, batch)
-    return sum(losses.weighted.values(), start=jnp.float32(0)), losses
+def _first_step(
+    task: Task, optimiser: optax.GradientTransformation, state: State, batch: Batch
+) -> tuple[State, StepLogs, Logs]:
+    """A step that also returns the squared norm of each weighted term's gradient.
 
+    The terms are pulled back one by one, each through what it depends on alone, and their sum moves
+    the parameters: the step itself costs next to nothing more.
+    """
 
-def _energies(
-    task: Task, params: Params, carried: Any, batch: Batch
-) -> dict[str, Float[Array, ""]]:
-    """Returns the squared norm of each weighted term's gradient."""
-    _, pull, names = jax.vjp(
-        lambda params: (lambda losses: (losses.weighted, dict.fromkeys(losses.weighted, 0)))(
-            task.loss(params, carried, batch)
-        ),
-        params,
-        has_aux=True,
-    )
-    energies = {}
-    for name in names:
-        (gradient,) = pull({each: jnp.float32(each == name) for each in names})
-        energies[f"{name}_energy"] = optax.tree.norm(gradient, squared=True)
-    return energies
+    def weighted(params: Params) -> tuple[dict[str, Float[Array, ""]], Losses]:
+        losses = task.loss(params, state.carried, batch)
+        return losses.weighted, losses
+
+    terms, change_of, losses = jax.linearize(weighted, state.params, has_aux=True)
+    gradients = {
+        name: jax.linear_transpose(lambda params, name=name: change_of(params)[name], state.params)(
+            jnp.ones_like(terms[name])
+        )[0]
+        for name in terms
+    }
+    energies = {
+        f"{name}_energy": optax.tree.norm(each, squared=True) for name, each in gradients.items()
+    }
+    gradient = jax.tree.map(lambda *each: sum(each[1:], start=each[0]), *gradients.values())
+    return *_moved(optimiser, state, losses, gradient), energies
 
 
 def _epoch(
@@ -139,24 +181,14 @@ def _epoch(
     rows: Int[Array, "steps batch"],
 ) -> tuple[State, Logs]:
     """One epoch of one seed."""
-
-    def step(state: State, rows: Int[Array, " batch"]) -> tuple[State, Any]:
-        batch = gather(data, triplets, rows)
-        gradient_of = jax.value_and_grad(
-            lambda params: _total(task, params, state.carried, batch), has_aux=True
-        )
-        (value, losses), gradient = gradient_of(state.params)
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes its own scalar types
-            updates, moments = optimiser.update(gradient, state.optimiser, state.params)
-            params = optax.apply_updates(state.params, updates)
-        logs = losses.mean | {"loss": value}, losses.least, losses.greatest
-        return State(params, losses.carried, moments), logs
-
-    energies = _energies(task, state.params, state.carried, gather(data, triplets, rows[0]))
-    state, (mean, least, greatest) = jax.lax.scan(step, state, rows)
-    logged = {name: jnp.mean(each) for name, each in mean.items()}
-    logged |= {name: jnp.min(each) for name, each in least.items()}
-    logged |= {name: jnp.max(each) for name, each in greatest.items()}
+    batch = gather(data, triplets, rows[0])
+    state, first, energies = _first_step(task, optimiser, state, batch)
+    step = step_of(task, optimiser, data, triplets)
+    state, others = jax.lax.scan(step, state, rows[1:])
+    logs = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first, others)
+    logged = {name: jnp.mean(each) for name, each in logs.mean.items()}
+    logged |= {name: jnp.min(each) for name, each in logs.least.items()}
+    logged |= {name: jnp.max(each) for name, each in logs.greatest.items()}
     return state, logged | energies
 
 
@@ -169,14 +201,14 @@ class Placed(NamedTuple):
     triplets: Triplets
     state: State
 
-    @property
-    def by_seed(self) -> NamedSharding:
-        """The layout of arrays whose first axis counts the seeds."""
-        return NamedSharding(self.mesh, PartitionSpec(_SEED))
-
     def abstract_leaf(self, leaf: Array) -> jax.ShapeDtypeStruct:
         """Returns the shape and layout of an array whose first axis counts the seeds."""
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self.by_seed)
+        sharding = meshes.by_seed(self.mesh)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    def spread(self, rows: Int[np.ndarray, "seeds steps batch"]) -> Int[Array, "seeds steps batch"]:
+        """Sends an epoch's rows to the devices that read them."""
+        return jax.device_put(rows, meshes.by_row(self.mesh))
 
 
 def place(
@@ -194,11 +226,11 @@ def place(
       data: Frozen unit vectors, float32 [rows, full_dim] a side, and relations.
       triplets: Rows of `data`.
       schedule: Seeds and AdamW's settings.
-      devices: Devices to spread the seeds over; default all.
+      devices: Devices to spread the seeds and the batches over; default those of `mesh.chosen`.
       start: Parameters that each seed starts from; default the task's own.
     """
-    mesh = seed_mesh(len(schedule.seeds), devices)
-    by_seed = NamedSharding(mesh, PartitionSpec(_SEED))
+    mesh = meshes.training_mesh(len(schedule.seeds), schedule.batch_size, devices)
+    by_seed = meshes.by_seed(mesh)
     optimiser = (task.optimiser or adamw)(schedule)
 
     def begin(seed: UInt[Array, ""], given: Params | None) -> State:
@@ -209,8 +241,7 @@ def place(
     given = None if start is None else jax.tree.map(lambda *each: np.stack(each), *start)
     seeds, given = jax.device_put((np.asarray(schedule.seeds, np.uint32), given), by_seed)
     state = jax.jit(jax.vmap(begin), out_shardings=by_seed)(seeds, given)
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    vectors, rows = jax.device_put((data, triplets), everywhere)
+    vectors, rows = jax.device_put((data, triplets), meshes.everywhere(mesh))
     return Placed(mesh, optimiser, vectors, rows, state)
 
 
@@ -238,16 +269,18 @@ def compile_epoch(
 
         return jax.vmap(one)((state, rows)) if side_by_side else jax.lax.map(one, (state, rows))
 
-    shared, split = PartitionSpec(), PartitionSpec(_SEED)
+    by_seed = meshes.by_seed(placed.mesh)
+    shared, split = meshes.everywhere(placed.mesh).spec, by_seed.spec
     sharded = jax.shard_map(
         all_seeds,
         mesh=placed.mesh,
         in_specs=(shared, shared, split, split),
         out_specs=split,
+        axis_names=meshes.by_hand(placed.mesh),
         check_vma=False,
     )
-    rows = jax.ShapeDtypeStruct(rows_shape, jnp.int32, sharding=placed.by_seed)
+    rows = jax.ShapeDtypeStruct(rows_shape, jnp.int32, sharding=meshes.by_row(placed.mesh))
     state = jax.tree.map(placed.abstract_leaf, placed.state)
-    jitted = jax.jit(sharded, donate_argnums=2)
+    jitted = jax.jit(sharded, donate_argnums=2, out_shardings=by_seed)
     compiled = jitted.lower(placed.data, placed.triplets, state, rows).compile()
     return lambda state, rows: compiled(placed.data, placed.triplets, state, rows)

@@ -113,7 +113,7 @@ def train(
       schedule: Seeds, epochs, batch size and AdamW's settings.
       checkpoints: Where states are kept; None keeps none.
       checkpoint_seconds: Least time between two of them; the last epoch is always kept.
-      devices: Devices to spread the seeds over; default all.
+      devices: Devices to spread the seeds and the batches over; default those of `mesh.chosen`.
       start: Parameters that each seed starts from, one tree a seed; default the task's own. A
         resumed run goes on from its checkpoint.
       stopping: When to stop early; its scores are logged as "validation".
@@ -235,7 +235,7 @@ def _epochs(
         number = len(run.history)
         rows = epoch_rows(schedule.seeds, number, triplets, schedule.batch_size)
         with jax.transfer_guard("disallow"):
-            state, logged = epoch(run.kept.state, jax.device_put(rows, placed.by_seed))
+            state, logged = epoch(run.kept.state, placed.spread(rows))
             logged = jax.device_get(logged)
         _check_finite(logged, schedule, number)
         run.advance(state, logged)

@@ -1,7 +1,3 @@
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,7 @@ from jaxtyping import Array
 
 from dive_jax.training.batches import Batch, Data
 from dive_jax.training.checkpoints import Checkpoints
-from dive_jax.training.epoch import Losses, Schedule, Start, Task, seed_mesh
+from dive_jax.training.epoch import Losses, Schedule, Start, Task
 from dive_jax.training.loop import Stopping, Trained, best_epoch, train
 from dive_jax.types import InputError, TrainingError, Triplets
 
@@ -208,48 +204,6 @@ def test_no_triplets_are_refused():
     none = Triplets(*(np.zeros(0, np.int32) for _ in range(3)))
     with pytest.raises(InputError, match="no triplets"):
         train(Counter().task(), data(), none, schedule())
-
-
-CASES = {(3, 4): 3, (4, 4): 4, (6, 4): 3, (5, 4): 1, (3, 2): 1, (4, 2): 2}
-
-
-def test_one_device_makes_a_mesh_of_one():
-    assert seed_mesh(3, jax.devices()[:1]).devices.size == 1
-
-
-MULTI = """
-import json, sys
-import jax
-sys.path.insert(0, {root!r})
-from tests.training.test_loop import CASES, Counter, data, schedule, triplets
-from dive_jax.training.epoch import seed_mesh
-from dive_jax.training.loop import train
-weights = {{}}
-for count in (3, 4):
-    seeds = tuple(range(1, count + 1))
-    for devices in (1, 4):
-        trained = train(Counter().task(), data(), triplets(), schedule(seeds),
-                        devices=jax.devices()[:devices])
-        weights[f"{{count}}-{{devices}}"] = [params["weight"].tolist() for params in trained.params]
-sizes = [seed_mesh(seeds, jax.devices()[:devices]).devices.size for seeds, devices in CASES]
-json.dump([weights, sizes], sys.stdout)
-"""
-
-
-def test_seeds_over_four_devices_equal_one_device():
-    root = str(Path(__file__).parents[2])
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    done = subprocess.run(
-        [sys.executable, "-c", MULTI.format(root=root)],
-        env=os.environ | flags,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    weights, sizes = json.loads(done.stdout)
-    for count in (3, 4):
-        np.testing.assert_allclose(weights[f"{count}-4"], weights[f"{count}-1"], atol=1e-5)
-    assert sizes == list(CASES.values()), "the largest divisor of the seeds that the devices allow"
 
 
 def test_an_unwritable_folder_is_an_os_error(tmp_path: Path):
