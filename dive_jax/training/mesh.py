@@ -29,7 +29,7 @@ def chosen(count: int | None = None) -> tuple[Any, ...]:
         kind, there = devices[0].platform, len(devices)
         more = f"; XLA_FLAGS=--xla_force_host_platform_device_count={count} divides a CPU"
         raise InputError(
-            f"--devices: wanted at most {there}, the {kind} devices there are, got {count}"
+            f"--devices: wanted at most {there}, the number of {kind} devices, got {count}"
             + (more if kind == "cpu" else "")
         )
     return tuple(devices[:count])
