@@ -227,3 +227,39 @@ def test_smoke_cuts_a_run_down_and_says_so_in_its_folder():
     assert options.folder.endswith("-smoke")
     assert TrainOptions(smoke=True, epochs=1).effective().epochs == 1
     assert TrainOptions().effective() == TrainOptions()
+
+
+SETTINGS = {
+    "jax_compilation_cache_dir": None,
+    "jax_enable_compilation_cache": True,
+    "jax_persistent_cache_min_compile_time_secs": 1.0,
+    "jax_default_matmul_precision": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "keep", "expected"),
+    [
+        (None, True, ("cache/compilations", True, 0.0)),
+        ("theirs", True, ("theirs", True, 1.0)),
+        (None, False, (None, False, 1.0)),
+        ("theirs", False, ("theirs", False, 1.0)),
+    ],
+)
+def test_compiled_programs_are_kept_where_the_user_says_or_in_the_cache_folder(
+    given: str | None, keep: bool, expected: tuple, monkeypatch: pytest.MonkeyPatch
+):
+    import jax
+
+    monkeypatch.setenv("DIVE_JAX_CACHE", "cache")
+    before = {name: getattr(jax.config, name) for name in SETTINGS}
+    try:
+        for name, value in SETTINGS.items():
+            jax.config.update(name, value)
+        jax.config.update("jax_compilation_cache_dir", given)
+        cli.configure_jax(TrainOptions(compilation_cache=keep))
+        assert tuple(getattr(jax.config, name) for name in SETTINGS)[:3] == expected
+        assert jax.config.jax_default_matmul_precision == "float32"
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
