@@ -1,8 +1,12 @@
-"""What a benchmark leaves: the machine, rows as JSON, a plot, a line and a table of text."""
+"""What a benchmark leaves: the machine, rows as JSON, a plot, a line and a table of text.
+
+python benchmarks/record.py DIR … prints the tables of all results in these folders as Markdown.
+"""
 
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,3 +111,15 @@ def shown(row: dict[str, Any]) -> str:
 
 def _time(value: float) -> str:
     return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
+
+
+def main() -> None:
+    """Prints the tables of every result in the folders that are named."""
+    for folder in sys.argv[1:]:
+        for path in sorted(Path(folder).glob("*.json")):
+            told = json.loads(path.read_text())
+            print(f"\n`{path.stem}.py` on {told['machine']['processor']}\n\n{table(told['rows'])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -20,9 +20,7 @@ from dive_jax.methods import (
     search_adaptor,
     smec,
 )
-from dive_jax.methods.shared import module_task
 from dive_jax.models.chain import Width
-from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Data, Relations, drawn, gather
 from dive_jax.training.epoch import Schedule, State, Task, adamw, step_of
@@ -32,19 +30,6 @@ from dive_jax.types import Triplets
 
 def _options(case: Case, **more: Any) -> AdapterOptions:
     return AdapterOptions(dim=case.dim, heads=case.heads, hidden_dim=case.hidden, **more)
-
-
-def _dive_bfloat16(case: Case) -> Task:
-    """DIVE whose adapter's products take bfloat16, as PyTorch's autocast does."""
-    options = _options(case)
-    return module_task(
-        lambda rngs: ResidualAdapter(
-            case.full_dim, case.hidden, case.width, rngs=rngs, dtype=jnp.bfloat16
-        ),
-        lambda adapter, batch: dive.dive_losses(
-            adapter(dive.stacked(batch)).astype(jnp.float32), batch, options
-        ),
-    )
 
 
 def _projection(case: Case, family: Any) -> Task:
@@ -66,7 +51,7 @@ def _smec(case: Case) -> Task:
 
 TASKS: dict[str, Callable[[Case], Task]] = {
     "dive": lambda case: dive.task(case.full_dim, _options(case)),
-    "dive bfloat16": _dive_bfloat16,
+    "dive bfloat16": lambda case: dive.task(case.full_dim, _options(case, products="bfloat16")),
     "dive_mlp": lambda case: dive_mlp.task(case.full_dim, _options(case)),
     "dive_batch": lambda case: dive.task(case.full_dim, _options(case, ranking="batch")),
     "dive_batch_linear": lambda case: dive.linear_task(

@@ -102,6 +102,11 @@ class AdapterOptions(TuningOptions, BaselineOptions):
         None, "Steps at most: fewer whole epochs where there are many triplets.", low=1
     )
     batch_size: int = setting(128, "Triplets a step.", low=1)
+    products: str = setting(
+        "float32",
+        "Factors of the adapter's products while dive and its kin train; sums stay float32.",
+        choices=("float32", "bfloat16"),
+    )
 
     def __post_init__(self) -> None:
         """Checks the ranges, and that the settings go together."""

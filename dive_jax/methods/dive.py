@@ -140,8 +140,9 @@ def dive_losses(
 def task(full_dim: int, options: AdapterOptions) -> Task:
     """Returns the residual adapter's start and loss for one seed."""
     width, hidden = options.dim * options.heads, options.hidden(full_dim)
+    narrow = options.products == "bfloat16"
     return module_task(
-        lambda rngs: ResidualAdapter(full_dim, hidden, width, rngs=rngs),
+        lambda rngs: ResidualAdapter(full_dim, hidden, width, rngs=rngs, narrow=narrow),
         lambda adapter, batch: dive_losses(adapter(stacked(batch)), batch, options),
     )
 

@@ -7,6 +7,7 @@ from flax import nnx
 from dive_jax.models.residual import (
     ResidualAdapter,
     held_parameters,
+    narrow_product,
     published_parameters,
     split_heads,
 )
@@ -56,3 +57,37 @@ def test_held_count_is_what_the_module_holds():
 def test_heads_are_consecutive_coordinates():
     heads = split_heads(jnp.arange(12.0)[None], 3)
     np.testing.assert_array_equal(heads[0, 1], [4, 5, 6, 7])
+
+
+def test_narrow_products_round_their_factors_alone_and_so_do_their_gradients():
+    rng = np.random.default_rng(2)
+    left, right, weights = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((6, 40), (40, 5), (6, 5))
+    )
+
+    def rounded(x: jax.Array) -> np.ndarray:
+        return np.asarray(x.astype(jnp.bfloat16), np.float64)
+
+    value, pull = jax.vjp(jax.jit(narrow_product), left, right)
+    by_left, by_right = pull(weights)
+    assert {each.dtype for each in (value, by_left, by_right)} == {jnp.dtype("float32")}
+    np.testing.assert_allclose(value, rounded(left) @ rounded(right), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_left, rounded(weights) @ rounded(right).T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_right, rounded(left).T @ rounded(weights), rtol=1e-4, atol=1e-5)
+    # Rounded they are: float32 factors would come far closer.
+    assert np.abs(value - left @ right).max() > 1e-3
+
+
+def test_a_narrow_adapter_is_the_adapter_to_bfloat16():
+    wide, narrow = (
+        ResidualAdapter(16, 8, 12, rngs=nnx.Rngs(0), narrow=narrow) for narrow in (False, True)
+    )
+    rng = np.random.default_rng(3)
+    filled = jax.tree.map(
+        lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), nnx.state(wide)
+    )
+    nnx.update(wide, filled)
+    nnx.update(narrow, filled)
+    vectors = jnp.asarray(rng.normal(size=(5, 16)), jnp.float32)
+    error = np.abs(narrow(vectors) - wide(vectors)).max()
+    assert 1e-4 < error < 0.05 * float(jnp.abs(wide(vectors)).max())
