@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dive_jax import cli
-from dive_jax.options import EvaluateOptions, TrainOptions
+from dive_jax.options import EvaluateOptions
 from dive_jax.types import InputError
 
 ABOUT = (
@@ -15,24 +15,12 @@ ABOUT = (
 )
 
 
-def trained_with(run: str) -> TrainOptions:
-    """Returns the options of a finished run.
-
-    Raises:
-      InputError: If there is no finished run in the folder.
-    """
-    if not run:
-        raise InputError("--run: wanted the folder of a finished run")
-    folder = Path(run)
-    for name in ("options.flags", "metrics.json"):
-        if not (folder / name).is_file():
-            raise InputError(f"--run: {folder / name} is missing, so this is no finished run")
-    return cli.parse(TrainOptions, [f"--flagfile={folder / 'options.flags'}"])
-
-
 def work(options: EvaluateOptions) -> None:
     """Scores and prints."""
-    before = trained_with(options.run)
+    before, metrics = cli.trained_with(options.run), Path(options.run) / "metrics.json"
+    if before is None or not metrics.is_file():
+        missing = metrics.with_name("options.flags") if before is None else metrics
+        raise InputError(f"--run: {missing} is missing, so this is no finished run")
     given = {
         name: getattr(options, name)
         for name in ("dataset", "encoder", "data_root", "judgments", "split")

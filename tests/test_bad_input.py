@@ -232,7 +232,7 @@ def same(run: Path) -> None:
 
 EVALUATE: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "no run named": (same, ["--run="], "--run: wanted the folder of a finished run"),
-    "no run there": (same, ["--run=/no/such"], "is missing, so this is no finished run"),
+    "no run there": (same, ["--run=/no/such"], "the folder of a finished run, got /no/such"),
     "no adapter": (
         lambda run: shutil.rmtree(run / "adapters" / "dive-1"),
         [],

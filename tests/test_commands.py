@@ -375,7 +375,7 @@ def test_two_processes_do_not_share_a_run(root: Path, tmp_path: Path):
         second = command("train", flags(root, folder, "--epochs=100000"))
         _, errors = second.communicate()
         assert second.returncode == 2
-        assert "another process is working in this run folder" in errors
+        assert "another process is working on it" in errors
     finally:
         first.kill()
         first.communicate()

@@ -240,7 +240,11 @@ class Compressor:
         """Returns the arrays on every device, put there once."""
         key = None if devices is None else tuple(devices)
         if key not in self._placed:
-            self._placed[key] = on_all(dict(self.artefact.arrays), devices)
+            arrays = {
+                name: each.astype(np.float32) if each.dtype.kind == "f" else each
+                for name, each in self.artefact.arrays.items()
+            }
+            self._placed[key] = on_all(arrays, devices)
         return self._placed[key]
 
     def save(self, path: str | Path) -> None:

@@ -1,7 +1,6 @@
 """What an export was asked for, and what is found of it: settings, state, manifest."""
 
 import contextlib
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -15,6 +14,7 @@ from dive_jax.encoders import weights
 from dive_jax.encoders.presets import Encoder, Spec
 from dive_jax.files import to_json, write_json
 from dive_jax.options import ExportOptions
+from dive_jax.studies.alone import alone
 from dive_jax.types import InputError, TwoSided
 
 STATE, _LOCK = "export.json", ".lock"
@@ -131,11 +131,7 @@ def claimed(job: Job, encoder: Encoder, note: Callable[[str], None]) -> Iterator
     """
     folder, asked, now = job.folder, job.asked(encoder), environment(encoder)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / _LOCK, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another process is working on this export") from None
+    with alone(folder / _LOCK, str(folder)):
         try:
             state = json.loads((folder / STATE).read_text(encoding="utf-8"))
             before, told = state["environment"], _differences(asked, state["asked"])

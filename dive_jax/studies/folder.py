@@ -1,7 +1,6 @@
 """A run's folder: claimed by one process, tied to its options, with the record of its machine."""
 
 import contextlib
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -15,6 +14,7 @@ import jax
 from dive_jax.files import write_json, write_text
 from dive_jax.options import TrainOptions
 from dive_jax.settings import differences, render
+from dive_jax.studies.alone import alone
 from dive_jax.training.mesh import chosen
 from dive_jax.types import InputError
 
@@ -97,11 +97,7 @@ def claimed(
     check_folder(folder, options, flags)
     now = environment(options)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / _LOCK, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another process is working in this run folder") from None
+    with alone(folder / _LOCK, str(folder)):
         if not (folder / flags).exists():
             write_text(folder / flags, render(options))
         _same_environment(folder, now, warn)

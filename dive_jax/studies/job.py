@@ -124,6 +124,32 @@ def _material(source: Source, split: Split, qrels: Qrels, options: TrainOptions)
     )
 
 
+def divided(dataset: str, options: TrainOptions) -> tuple[Source, Split]:
+    """Loads a dataset and splits its queries.
+
+    Args:
+      dataset: The dataset, or one community of it.
+      options: Encoder and split.
+
+    Raises:
+      InputError: If the data are wrong, or a part of the split is empty.
+    """
+    source = load(
+        dataset,
+        options.encoder,
+        root=options.root,
+        lsa_dim=options.lsa_dim,
+        verify=options.verify,
+    )
+    split = make_split(
+        source.collection.qrels,
+        split=options.split,
+        judgments=options.judgments,
+        seed=options.split_seed,
+    )
+    return source, split
+
+
 def prepare(options: TrainOptions, dataset: str, methods: Sequence[str] | None = None) -> Job:
     """Loads a dataset, splits its queries and draws the triplets.
 
@@ -140,18 +166,8 @@ def prepare(options: TrainOptions, dataset: str, methods: Sequence[str] | None =
       InputError: If the data are wrong, a part of the split is empty, a method's width is
         impossible, or it needs held-out queries and there can be none.
     """
-    source = load(
-        dataset,
-        options.encoder,
-        root=options.root,
-        lsa_dim=options.lsa_dim,
-        verify=options.verify,
-    )
-    by_file = source.collection.qrels
-    split = make_split(
-        by_file, split=options.split, judgments=options.judgments, seed=options.split_seed
-    )
-    qrels = qrels_of(split, by_file)
+    source, split = divided(dataset, options)
+    qrels = qrels_of(split, source.collection.qrels)
     trained = trained_ids(split, options.protocol)
     scored = scored_ids(split, options.protocol)
     if not scored:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dive_jax.artefact import check_encoder
-from dive_jax.data.splits import make_split, manifest, qrels_of, scored_ids
+from dive_jax.data.splits import manifest, qrels_of, scored_ids
 from dive_jax.files import write_text
 from dive_jax.methods.protocol import load as load_compressor
 from dive_jax.options import TrainOptions
 from dive_jax.report.page import Page, render
 from dive_jax.report.page_queries import Group
-from dive_jax.sources import Source, load, parts
+from dive_jax.sources import Source, parts
 from dive_jax.studies import page_numbers
 from dive_jax.studies.cells import fitted_names
 from dive_jax.studies.examples import EACH, Scored, examples
 from dive_jax.studies.histories import read_history
+from dive_jax.studies.job import divided
 from dive_jax.studies.page_numbers import Quantised
 from dive_jax.studies.quantising import summarised
 from dive_jax.types import InputError, Qrels
@@ -95,17 +96,7 @@ def _searched(metrics: Mapping[str, Any], options: TrainOptions) -> Searched:
     Raises:
       InputError: If it is not at hand, or no longer what it was.
     """
-    source = load(
-        metrics["dataset"],
-        options.encoder,
-        root=options.root,
-        lsa_dim=options.lsa_dim,
-        verify=options.verify,
-    )
-    by_file = source.collection.qrels
-    split = make_split(
-        by_file, split=options.split, judgments=options.judgments, seed=options.split_seed
-    )
+    source, split = divided(metrics["dataset"], options)
     now = {
         "vectors": source.store.fingerprint,
         "texts": source.collection.fingerprint,
@@ -114,7 +105,7 @@ def _searched(metrics: Mapping[str, Any], options: TrainOptions) -> Searched:
     for name, value in now.items():
         if metrics["fingerprints"][name] != value:
             raise InputError(f"{metrics['dataset']}: its {name} are not what the run was made of")
-    qrels = qrels_of(split, by_file)
+    qrels = qrels_of(split, source.collection.qrels)
     return Searched(source, {query: qrels[query] for query in scored_ids(split, options.protocol)})
 
 

@@ -14,11 +14,7 @@ BATCHES = {"1000": slice(0, ROWS), "zero": slice(ZERO, ZERO + 1), "one": slice(Z
 def compressed_by_jax(artefact: Artefact, vectors: np.ndarray, side: str) -> np.ndarray:
     """Returns JAX's result; what it refuses, the zero row, is the reference's."""
     rest = np.delete(vectors, ZERO, axis=0)
-    wide = {
-        name: each.astype(np.float32) if each.dtype == np.float16 else each
-        for name, each in artefact.arrays.items()
-    }  # which JAX would do itself, were its promotion not strict in tests
-    out = Compressor(Artefact(artefact.form, wide, artefact.meta)).compress(rest, side=side)
+    out = Compressor(artefact).compress(rest, side=side)
     return np.insert(out, ZERO, apply(artefact, vectors[ZERO : ZERO + 1], side)[0], axis=0)
 
 

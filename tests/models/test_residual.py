@@ -91,3 +91,19 @@ def test_a_narrow_adapter_is_the_adapter_to_bfloat16():
     vectors = jnp.asarray(rng.normal(size=(5, 16)), jnp.float32)
     error = np.abs(narrow(vectors) - wide(vectors)).max()
     assert 1e-4 < error < 0.05 * float(jnp.abs(wide(vectors)).max())
+
+
+def test_narrow_products_are_the_same_side_by_side():
+    rng = np.random.default_rng(4)
+    left, right = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 6, 40), (2, 40, 5))
+    )
+
+    def gradients(left: jax.Array, right: jax.Array) -> tuple[jax.Array, ...]:
+        return jax.grad(lambda *each: jnp.sum(narrow_product(*each) ** 2), (0, 1))(left, right)
+
+    together = jax.jit(jax.vmap(gradients))(left, right)
+    for place in range(2):
+        alone = jax.jit(gradients)(left[place], right[place])
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one[place], other, rtol=1e-5, atol=1e-5)

@@ -265,7 +265,7 @@ def test_two_processes_do_not_share_an_export(root: Path):
     folder.mkdir(parents=True)
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another process is working on this export"):
+        with pytest.raises(InputError, match="another process is working on it"):
             run(settings(root))
 
 

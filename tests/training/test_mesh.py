@@ -59,10 +59,11 @@ def on_all(path: Path, folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_four_devices_train_and_score_every_method_as_one_does(tmp_path: Path):
+@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+def test_four_devices_train_and_score_every_method_as_one_does(tmp_path: Path, products: str):
     toy.write(tmp_path / "data")
     flags = [*toy.FLAGS, f"--data_root={tmp_path / 'data'}", f"--methods={','.join(METHODS)}"]
-    on_four(*flags, str(tmp_path))
+    on_four(*flags, f"--products={products}", str(tmp_path))
     adapters, scores = (sorted((tmp_path / "1").rglob(f"{n}/*")) for n in ("adapters", "scores"))
     assert len(adapters) == len(scores) == 2 * len(METHODS)
     for one in adapters:
