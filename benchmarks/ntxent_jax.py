@@ -26,8 +26,9 @@ def _ready(loss: Callable[[Any], Any], heads: np.ndarray) -> Ready:
 
 
 def ours(heads: np.ndarray, temperature: float, tile: int | None) -> Ready:
-    """Value and gradient of the mean over all heads."""
-    return _ready(lambda z: jnp.mean(headwise_ntxent(z, temperature=temperature, tile=tile)), heads)
+    """Value and gradient of the mean over all heads, which are unit vectors."""
+    settings = {"temperature": temperature, "tile": tile, "unit": True}
+    return _ready(lambda z: jnp.mean(headwise_ntxent(z, **settings)), heads)
 
 
 def theirs(heads: np.ndarray, temperature: float) -> Ready:

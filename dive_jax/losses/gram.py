@@ -80,13 +80,30 @@ def gram_distillation(
     # Masked rows are 0 on both sides, so their products differ by 0.
     small = jnp.where(valid[:, None], widened(student), 0.0)
     full = jnp.where(valid[:, None], teacher.astype(small.dtype), 0.0)
-    wanted = _gram(jax.lax.stop_gradient(full))
+    wanted = _gram_by_quarters(jax.lax.stop_gradient(full))
     losses = _row_losses(small, wanted, jnp.asarray(beta, small.dtype))
     return losses / jnp.maximum(jnp.sum(valid, dtype=losses.dtype) - 1.0, 1.0)
 
 
 def _gram(rows: Float[Array, "rows dim"]) -> Float[Array, "rows rows"]:
     return jnp.matmul(rows, rows.T, precision=jax.lax.Precision.HIGHEST)
+
+
+_HALVED_ROWS = 192
+"""Fewest rows whose Gram matrix is worth cutting into quarters."""
+
+
+def _gram_by_quarters(rows: Float[Array, "rows dim"]) -> Float[Array, "rows rows"]:
+    """Returns `_gram`, one of the two quarters off the diagonal mirrored, those on it likewise.
+
+    Cut twice it takes 5/8 of the whole product.
+    """
+    count = len(rows)
+    if count < _HALVED_ROWS:
+        return _gram(rows)
+    first, second = rows[: count // 2], rows[count // 2 :]
+    across = jnp.matmul(first, second.T, precision=jax.lax.Precision.HIGHEST)
+    return jnp.block([[_gram_by_quarters(first), across], [across.T, _gram_by_quarters(second)]])
 
 
 def _apart(

@@ -5,6 +5,7 @@ is |sum of z|^2 - sum of |z|^2. Only the log-sum-exp needs the block of all rows
 and that block can be made a tile of rows at a time.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ def headwise_ntxent(
     temperature: Scalar,
     mask: Bool[Array, " batch"] | None = None,
     tile: int | None = None,
+    unit: bool = False,
 ) -> Float[Array, "batch heads"]:
     """Contrast of every head with all others, of its own sample and of the rest of the batch.
 
@@ -37,6 +39,9 @@ def headwise_ntxent(
       tile: Rows of the flattened batch against which all are held at once; None holds the whole
         block. A tile bounds memory to O(batch * heads * tile), forward and backward, and serves
         reverse mode only.
+      unit: Promises that no head is longer than 1, so that every logit lies within 1 / t of 0. At
+        temperatures of at least 0.025 that are Python numbers one exponential then serves the value
+        and the gradient, where three do else. A longer head may overflow.
 
     Returns:
       The loss of each head, unreduced, float32 for float16 and bfloat16 input, else in the input's
@@ -65,7 +70,8 @@ def headwise_ntxent(
     # Divided by the root once, inner products are logits.
     scaled = wide / jnp.sqrt(jnp.asarray(temperature, wide.dtype))
     flat, rows = scaled.reshape(batch * count, dim), jnp.repeat(valid, count)
-    others = _dense(_rows(flat, rows)) if tile is None else _tiled(flat, rows, tile)
+    bound = _bound(temperature) if unit else None
+    others = _dense(bound, _rows(flat, rows)) if tile is None else _tiled(flat, rows, tile, bound)
     attracted = jnp.sum(scaled * (jnp.sum(scaled, axis=1, keepdims=True) - scaled), axis=-1)
     losses = others.reshape(batch, count) - attracted / (count - 1)
     return jnp.where(valid[:, None], losses, 0.0)
@@ -131,51 +137,99 @@ def _logits(rows: _Rows, columns: _Rows) -> Float[Array, "rows columns"]:
     return jnp.where(itself, jnp.asarray(_far(product.dtype), product.dtype), barred)
 
 
-@jax.custom_jvp
-def _dense(rows: _Rows) -> Float[Array, " rows"]:
-    """Log-sum-exp of each row's logits with all others, differentiable in any mode."""
-    logits = _logits(rows, rows)
+_WIDEST = 80.0
+"""Distance of two logits at which float32 still holds both exponentials: exp(-80) is normal."""
+
+
+def _bound(temperature: Scalar) -> float | None:
+    """Returns what no logit of unit heads exceeds; None where its distance may be too great."""
+    if not isinstance(temperature, int | float):
+        return None
+    bound = 1.0 / temperature
+    return bound if 2.0 * bound <= _WIDEST else None
+
+
+def _sums(rows: _Rows, columns: _Rows, bound: float | None) -> Float[Array, " rows"]:
+    """Log-sum-exp of each row's logits, less their greatest, or less what none exceeds."""
+    if bound is not None:
+        return bound + jnp.log(_totals(_exponentials(rows, columns, bound), columns))
+    logits = _logits(rows, columns)
     top = jax.lax.stop_gradient(jnp.max(logits, axis=1))
     return top + jnp.log(jnp.sum(jnp.exp(logits - top[:, None]), axis=1))
 
 
+def _exponentials(rows: _Rows, columns: _Rows, bound: float) -> Float[Array, "rows columns"]:
+    """Exponentials of the logits less the bound; 0 where a row meets itself.
+
+    Masked rows are not barred, which would cost another loop over the block: their vectors are 0,
+    so they pull nobody, and `_totals` leaves them out.
+    """
+    product = _product(rows.vectors, columns.vectors.T)
+    itself = rows.place[:, None] == columns.place[None, :]
+    # Chosen before the exponential is taken, one loop makes the block that all readers share.
+    return jnp.exp(jnp.where(itself, _far(product.dtype), product - bound))
+
+
+def _totals(exponentials: Float[Array, "rows columns"], columns: _Rows) -> Float[Array, " rows"]:
+    """Sums each row over the columns that count; 1 for a row that meets none."""
+    counted = (columns.bar == 0).astype(exponentials.dtype)
+    totals = _product(exponentials, counted[:, None])[:, 0]
+    return jnp.where(totals == 0, jnp.ones_like(totals), totals)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _dense(bound: float | None, rows: _Rows) -> Float[Array, " rows"]:
+    """Log-sum-exp of each row's logits with all others, differentiable in any mode."""
+    return _sums(rows, rows, bound)
+
+
 @_dense.defjvp
-def _dense_jvp(primals: tuple[_Rows], tangents: tuple[_Rows]) -> tuple[Array, Array]:
+def _dense_jvp(
+    bound: float | None, primals: tuple[_Rows], tangents: tuple[_Rows]
+) -> tuple[Array, Array]:
     """Moves one side of the symmetric block only, and holds that against both sides' shares.
 
     Share (i, j) is exp(logit - sum of row i), and by symmetry exp(logit - sum of row j) is share
     (j, i): nothing is transposed, and the gradient takes one product where two sides take two.
     """
     (rows,), (moved,) = primals, tangents
-    sums, logits = _dense(rows), _logits(rows, rows)
     change = _product(moved.vectors, rows.vectors.T)
+    if bound is not None:
+        exponentials = _exponentials(rows, rows, bound)
+        totals, pulls = _totals(exponentials, rows), exponentials * change
+        moves = (jnp.sum(pulls, axis=1) + jnp.sum(pulls, axis=0)) / totals
+        return bound + jnp.log(totals), moves
+    sums, logits = _dense(bound, rows), _logits(rows, rows)
     by_rows, by_columns = jnp.exp(logits - sums[:, None]), jnp.exp(logits - sums[None, :])
     return sums, jnp.sum(by_rows * change, axis=1) + jnp.sum(by_columns * change, axis=0)
 
 
 def _tiled(
-    vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"], tile: int
+    vectors: Float[Array, "rows dim"], valid: Bool[Array, " rows"], tile: int, bound: float | None
 ) -> Float[Array, " rows"]:
     """What `_dense` returns, a tile of rows at a time; the last one is padded with masked rows."""
     count = len(vectors)
     tile = min(tile, count)
     padding = (0, -count % tile)
     rows = _rows(jnp.pad(vectors, (padding, (0, 0))), jnp.pad(valid, padding))
-    return _by_tiles(rows, tile)[:count]
+    return _by_tiles(rows, tile, bound)[:count]
 
 
-def _forward(rows: _Rows, tile: int) -> tuple[Float[Array, " rows"], tuple[_Rows, Array]]:
+def _forward(
+    rows: _Rows, tile: int, bound: float | None
+) -> tuple[Float[Array, " rows"], tuple[_Rows, Array]]:
     def sums_of(start: Int[Array, ""]) -> Float[Array, " tile"]:
-        logits = _logits(_cut(rows, start, tile), rows)
-        top = jnp.max(logits, axis=1)
-        return top + jnp.log(jnp.sum(jnp.exp(logits - top[:, None]), axis=1))
+        return _sums(_cut(rows, start, tile), rows, bound)
 
     sums = jax.lax.map(sums_of, jnp.arange(0, len(rows.bar), tile)).reshape(-1)
     return sums, (rows, sums)
 
 
 def _backward(
-    tile: int, saved: tuple[_Rows, Float[Array, " rows"]], weights: Float[Array, " rows"]
+    tile: int,
+    bound: float | None,
+    saved: tuple[_Rows, Float[Array, " rows"]],
+    weights: Float[Array, " rows"],
 ) -> tuple[_Rows]:
     """Makes each tile of logits again instead of having kept it.
 
@@ -184,9 +238,13 @@ def _backward(
     """
     rows, sums = saved
     counted = jnp.where(rows.bar == 0, weights, 0.0)
+    scaled = counted if bound is None else counted * jnp.exp(bound - sums)
 
     def pull(start: Int[Array, ""]) -> Float[Array, "tile dim"]:
-        mine, weight, total = _cut((rows, counted, sums), start, tile)
+        mine, weight, total = _cut((rows, scaled, sums), start, tile)
+        if bound is not None:
+            pulls = _exponentials(mine, rows, bound) * (weight[:, None] + scaled[None, :])
+            return _product(pulls, rows.vectors)
         logits = _logits(mine, rows)
         by_rows = weight[:, None] * jnp.exp(logits - total[:, None])
         by_columns = counted[None, :] * jnp.exp(logits - sums[None, :])
@@ -197,9 +255,9 @@ def _backward(
     return (_Rows(still, tiles.reshape(rows.vectors.shape), jnp.zeros_like(rows.bar)),)  # pyright: ignore[reportArgumentType]
 
 
-def _value(rows: _Rows, tile: int) -> Float[Array, " rows"]:
-    return _forward(rows, tile)[0]
+def _value(rows: _Rows, tile: int, bound: float | None) -> Float[Array, " rows"]:
+    return _forward(rows, tile, bound)[0]
 
 
-_by_tiles = jax.custom_vjp(_value, nondiff_argnums=(1,))
+_by_tiles = jax.custom_vjp(_value, nondiff_argnums=(1, 2))
 _by_tiles.defvjp(_forward, _backward)

@@ -113,7 +113,9 @@ def dive_losses(
     triplet = _mean(ranked.loss, batch.mask)
     by_role = jnp.reshape(heads, (_ROLES, -1, *heads.shape[1:]))
     contrast = jax.vmap(
-        lambda each: headwise_ntxent(each, temperature=options.temperature, mask=batch.mask)
+        lambda each: headwise_ntxent(
+            each, temperature=options.temperature, mask=batch.mask, unit=True
+        )
     )(by_role)
     view = jnp.mean(jax.vmap(_mean, (0, None))(jnp.mean(contrast, axis=2), batch.mask))
     real = jnp.tile(batch.mask, _ROLES)

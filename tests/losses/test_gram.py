@@ -75,6 +75,17 @@ def test_gram_distillation_is_the_reference():
     np.testing.assert_allclose(narrow, reference.gram_distillation(STUDENT, TEACHER), atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [191, 192, 193, 385])
+def test_large_batches_are_the_reference(rows):
+    """Their frozen products are made by quarters, whatever the number of rows."""
+    student, teacher = unit_rows(rows, 5), unit_rows(rows, 7)
+    mask = RANDOM.uniform(size=rows) < 0.9
+    with jax.enable_x64(True):
+        got = gram_distillation(jnp.asarray(student), jnp.asarray(teacher), mask=jnp.asarray(mask))
+    expected = reference.gram_distillation(student, teacher, 1.0, mask)
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
+
+
 def test_the_mean_is_optaxs_huber_over_all_ordered_pairs():
     i, j = np.nonzero(~np.eye(9, dtype=bool))
     kept = np.einsum("nd,nd->n", STUDENT[i], STUDENT[j])

@@ -37,9 +37,12 @@ EVERY = jnp.ones(5, bool)
 @functools.partial(jax.jit, static_argnames="tile")
 def step(heads, tile, mask=EVERY, temperature=0.1, weights=WEIGHTS):
     """Rows of losses, and the gradient of their weighted sum."""
+    return value_and_gradient(heads, mask, weights, temperature=temperature, tile=tile)
 
+
+def value_and_gradient(heads, mask, weights, **settings):
     def rows(heads):
-        return headwise_ntxent(heads, temperature=temperature, mask=mask, tile=tile)
+        return headwise_ntxent(heads, mask=mask, **settings)
 
     value, pull = jax.vjp(rows, heads)
     return value, pull(jnp.asarray(weights, value.dtype))[0]
@@ -66,6 +69,72 @@ def test_the_gradient_is_the_references(tile):
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
     _, narrow = step(HEADS32, tile)
     np.testing.assert_allclose(narrow, expected, rtol=1e-5, atol=1e-5)
+
+
+@functools.partial(jax.jit, static_argnames=("temperature", "tile"))
+def promised(heads, tile, mask, temperature, weights=WEIGHTS):
+    """What `step` returns, where all heads are known to be unit vectors."""
+    settings = {"temperature": temperature, "tile": tile, "unit": True}
+    return value_and_gradient(heads, mask, weights, **settings)
+
+
+@tiles
+@pytest.mark.parametrize("temperature", [0.025, 0.05, 0.1, 3.0])
+@pytest.mark.parametrize("mask", [EVERY, MASK, ~EVERY], ids=["every", "some", "none"])
+def test_unit_heads_need_fewer_exponentials_for_the_same(tile, temperature, mask):
+    mask = jnp.asarray(mask)
+    value, gradient = promised(HEADS32, tile, mask, temperature)
+    expected = reference.ntxent(HEADS, temperature, mask)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
+    _, slow = step(HEADS32, tile, mask, temperature)
+    np.testing.assert_allclose(gradient, slow, rtol=1e-5, atol=2e-6 / temperature)
+    with jax.enable_x64(True):
+        value, gradient = promised(jnp.asarray(HEADS), tile, mask, temperature)
+        exact, slow = step(jnp.asarray(HEADS), tile, mask, temperature)
+    np.testing.assert_allclose(value, exact, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(gradient, slow, rtol=1e-9, atol=1e-12)
+
+
+def opposite(dtype):
+    """Two samples whose heads are opposite unit vectors: the widest spread of logits."""
+    heads = np.array([[[1.0, 0.0], [-1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]])
+    return jnp.asarray(heads, dtype)
+
+
+@pytest.mark.parametrize("tile", [None, 4], ids="tile={}".format)
+@pytest.mark.parametrize("temperature", [0.025, 0.02, 0.01])
+def test_a_row_far_from_all_others_keeps_its_gradient(tile, temperature):
+    """At 0.025 all its logits lie 80 under the bound; below that the promise is not used."""
+    weights, mask = np.ones((2, 2)), jnp.ones(2, bool)
+    value, gradient = promised(opposite(jnp.float32), tile, mask, temperature, weights)
+    expected = reference.ntxent(np.asarray(opposite(float)), temperature, mask)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    expected = reference.ntxent_gradient(np.asarray(opposite(float)), temperature, weights)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-4)
+
+
+def exponentials_of_blocks(**settings):
+    """Counts exponentials over the whole block in value and gradient, as compiled."""
+
+    def loss(heads):
+        return jnp.sum(headwise_ntxent(heads, **settings))
+
+    heads = jax.ShapeDtypeStruct((16, 4, 8), jnp.float32)
+    lowered = jax.jit(jax.value_and_grad(loss)).lower(heads)
+    return sum("64x64" in line and "exponential" in line for line in lowered.as_text().splitlines())
+
+
+def test_one_exponential_serves_value_and_gradient_of_unit_heads():
+    assert exponentials_of_blocks(temperature=0.1, unit=True) == 1
+    assert exponentials_of_blocks(temperature=0.1) == 3
+    assert exponentials_of_blocks(temperature=0.01, unit=True) == 3
+
+
+def test_unit_heads_differentiate_in_any_mode():
+    with jax.enable_x64(True):
+        settings = {"temperature": 0.3, "mask": jnp.asarray(MASK), "unit": True}
+        rows = jax.jit(lambda heads: headwise_ntxent(heads, **settings))
+        check_grads(rows, (jnp.asarray(HEADS),), order=2, modes=("fwd", "rev"))
 
 
 @tiles
@@ -251,7 +320,9 @@ def test_zero_heads_pass_through_unit_without_a_gradient(tile):
 
 @tiles
 def test_what_is_not_finite_is_not_hidden(tile):
-    assert np.isnan(step(HEADS32.at[0, 0, 0].set(jnp.nan), tile)[0]).any()
+    broken = HEADS32.at[0, 0, 0].set(jnp.nan)
+    assert np.isnan(step(broken, tile)[0]).any()
+    assert np.isnan(promised(broken, tile, EVERY, 0.1)[0]).any()
 
 
 @tiles
