@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dive_jax import cli
 from dive_jax.encoders.presets import PRESETS
@@ -46,11 +47,26 @@ def work(options: ExportOptions) -> None:
             f"{texts['documents']['truncated_share']:.1%} of the documents, "
             f"{texts['queries']['truncated_share']:.1%} of the queries; in {store.folder}"
         )
-    name = stores[0].folder.name
-    print(
-        f"next: python -m dive_jax.train --data_root={stores[0].root} "
-        f"--dataset={options.dataset} --encoder={name}"
-    )
+    print(f"next: {training(options, stores[0].root, stores[0].folder.name)}")
+
+
+def training(options: ExportOptions, root: Path, encoder: str) -> str:
+    """Returns the command that trains on what was embedded.
+
+    Args:
+      options: What was asked for.
+      root: The data root that now holds the vectors; a built-in dataset needs none.
+      encoder: Name of the folder of vectors.
+
+    Example:
+      >>> training(ExportOptions(encoder="all-MiniLM-L6-v2"), Path("cache"), "all-MiniLM-L6-v2")
+      'python -m dive_jax.train --dataset=python_docs --encoder=all-MiniLM-L6-v2'
+    """
+    from dive_jax.sources import BUILT_IN_DATASET
+
+    needless = options.dataset == BUILT_IN_DATASET and options.out is None
+    place = "" if needless else f"--data_root={root} "
+    return f"python -m dive_jax.train {place}--dataset={options.dataset} --encoder={encoder}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -175,6 +175,7 @@ def test_backbones_stand_side_by_side(root: Path, tmp_path: Path):
     assert first != second
     means = told(tmp_path / "run", "backbones")["methods"]
     assert means[f"pca, {toy.ENCODER}-two"]["ndcg@10"]["mean"] == second
+    assert "| mean |" not in (tmp_path / "run" / "backbones.md").read_text()
 
 
 def test_what_a_study_fitted_compresses(folder: Path, root: Path, tmp_path: Path):

@@ -1,6 +1,7 @@
 """One study from start to end: what its plan asks for is measured, tabled, drawn and kept."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ COLUMNS = (Column("dataset", "dataset", align="left"), *TABLE)
 
 
 def rows_of(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the table of a study: a row a dataset and label, and the means if several.
+    """Returns the table of a study: a row a dataset and label, and the means over several.
 
     Args:
       metrics: What the study's JSON file holds.
@@ -34,9 +35,9 @@ def rows_of(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
         for dataset, entry in metrics["datasets"].items()
         for row in table_rows(entry["methods"])
     ]
-    if len(metrics["datasets"]) > 1:
-        rows += [{"dataset": "mean", **row} for row in table_rows(metrics["methods"])]
-    return rows
+    held = Counter(name for entry in metrics["datasets"].values() for name in entry["methods"])
+    means = {name: entry for name, entry in metrics["methods"].items() if held[name] > 1}
+    return rows + [{"dataset": "mean", **row} for row in table_rows(means)]
 
 
 def _datasets(options: CompareOptions) -> list[str]:
