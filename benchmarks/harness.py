@@ -215,36 +215,47 @@ def compare(
             each.__exit__()
     taken, cpu = np.moveaxis(np.array(times), 2, 0) / steps  # rounds, sides
     rows = []
-    for index, (peer, error) in enumerate(zip(others, errors, strict=True), start=1):
-        ratios = taken[:, index] / taken[:, 0]
-        row: dict[str, Any] = {
-            "case": case,
-            "cores": cores,
-            "peer": peer.side.name,
-            "ours_s": float(np.median(taken[:, 0])),
-            "peer_s": float(np.median(taken[:, index])),
-            "ratio": float(np.median(ratios)),
-            "ratios": [round(float(each), 4) for each in ratios],
-            "ours_cpu_s": float(np.median(cpu[:, 0])),
-            "peer_cpu_s": float(np.median(cpu[:, index])),
-            "cpu_ratio": float(np.median(cpu[:, index] / cpu[:, 0])),
-            "ours_peak_mb": peaks[0],
-            "peer_peak_mb": peaks[index],
-            "max_error": error,
-            "ours_compile_s": first.compile_s,
-            "peer_compile_s": peer.compile_s,
-            "sides": {"ours": facts[0], "peer": facts[index]},
-            **({"ours_told": first.told} if first.told else {}),
-            **({"peer_told": peer.told} if peer.told else {}),
-            **more,
-        }
+    for index, error in enumerate(errors, start=1):
+        row = {"case": case, "cores": cores, "max_error": error}
+        row |= _timings(taken[:, [0, index]], cpu[:, [0, index]])
+        row |= _told(first, others[index - 1], (peaks[0], peaks[index]), (facts[0], facts[index]))
         if flops is not None:
             row["device_gflops"] = statistics.median(rates)
-            row["ours_share"] = 1e-9 * flops / row["ours_s"] / row["device_gflops"]
-            row["peer_share"] = 1e-9 * flops / row["peer_s"] / row["device_gflops"]
-        rows.append(row)
+            for side in ("ours", "peer"):
+                row[f"{side}_share"] = 1e-9 * flops / row[f"{side}_s"] / row["device_gflops"]
+        rows.append(row | more)
         print(shown(row), flush=True)
     return rows
+
+
+def _timings(taken: np.ndarray, cpu: np.ndarray) -> dict[str, Any]:
+    """Returns the medians of two sides' seconds [rounds, 2], and of their ratios."""
+    ratios = taken[:, 1] / taken[:, 0]
+    return {
+        "ours_s": float(np.median(taken[:, 0])),
+        "peer_s": float(np.median(taken[:, 1])),
+        "ratio": float(np.median(ratios)),
+        "ratios": [round(float(each), 4) for each in ratios],
+        "ours_cpu_s": float(np.median(cpu[:, 0])),
+        "peer_cpu_s": float(np.median(cpu[:, 1])),
+        "cpu_ratio": float(np.median(cpu[:, 1] / cpu[:, 0])),
+    }
+
+
+def _told(
+    ours: Process, peer: Process, peaks: tuple[Any, Any], facts: tuple[Any, Any]
+) -> dict[str, Any]:
+    """Returns what two sides said of themselves."""
+    row: dict[str, Any] = {
+        "peer": peer.side.name,
+        "ours_peak_mb": peaks[0],
+        "peer_peak_mb": peaks[1],
+        "ours_compile_s": ours.compile_s,
+        "peer_compile_s": peer.compile_s,
+        "sides": {"ours": facts[0], "peer": facts[1]},
+    }
+    told = {"ours_told": ours.told, "peer_told": peer.told}
+    return row | {name: each for name, each in told.items() if each}
 
 
 def _checked(case: str, check: Callable[[Any, Any], float], ours: Process, peer: Process) -> float:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch_dive import DEVICE, Batch, Residual, dive_loss
 from worker import Ready
 
+from dive_jax.options import TrainOptions
+
 
 def _filled(model: Residual, start: dict[str, Any], width: int) -> None:
     """Starts from the same weights; columns that our side does not hold start at 0 as well."""
@@ -40,6 +42,15 @@ def _epoch(
     return torch.stack(losses).mean()
 
 
+def _adamw(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=options.learning_rate,
+        weight_decay=options.weight_decay,
+        fused=True,
+    )
+
+
 def build(starts: list[Any], all_columns: bool, compiled: bool, **arguments: Any) -> Ready:
     """Makes the run from frozen vectors to the table; the result is the table of a first one."""
     run = training_data.prepare(**arguments)
@@ -61,12 +72,7 @@ def build(starts: list[Any], all_columns: bool, compiled: bool, **arguments: Any
     def train(seed: int, start: dict[str, Any]) -> tuple[Residual, list[Tensor]]:
         model = Residual(full_dim, case.hidden, full_dim if all_columns else case.width).to(DEVICE)
         _filled(model, start, case.width)
-        optimiser = torch.optim.AdamW(
-            model.parameters(),
-            lr=options.learning_rate,
-            weight_decay=options.weight_decay,
-            fused=True,
-        )
+        optimiser = _adamw(model, options)
         losses = []
         for epoch in range(options.epochs):
             order = training_data.shuffled(seed, epoch, triplets.shape[1])
