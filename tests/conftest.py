@@ -1,5 +1,6 @@
 """Strict settings for every test, and what several test folders share."""
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -35,6 +36,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of another environment skip, however they were chosen."""
+    for item in items:
+        for package in ("torch", "llm2vec"):
+            if item.get_closest_marker(package) and importlib.util.find_spec(package) is None:
+                item.add_marker(pytest.mark.skip(reason=f"needs {package}, which is not installed"))
 
 
 @pytest.fixture(scope="session")
