@@ -26,21 +26,9 @@ from tests.vector_files import (
     manifest_of,
     read_back,
     run,
-    write_adapter,
     write_npy,
     write_shards,
 )
-
-
-@pytest.fixture(scope="module")
-def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_adapter(tmp_path_factory.mktemp("adapter") / "one")
-
-
-@pytest.fixture(scope="module")
-def wanted(adapter: Path) -> np.ndarray:
-    return Compressor.load(adapter).compress(VECTORS, chunk_rows=CHUNK)
-
 
 SOURCES: dict[str, Callable[[Path], Path]] = {
     "npy": write_npy,

@@ -13,30 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dive_jax.methods.protocol import Compressor
 from tests.vector_files import (
-    CHUNK,
     IDS,
     ROWS,
     VECTORS,
     as_table,
     read_back,
     run,
-    write_adapter,
     write_ids,
     write_npy,
     write_shards,
 )
-
-
-@pytest.fixture(scope="module")
-def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_adapter(tmp_path_factory.mktemp("adapter") / "one")
-
-
-@pytest.fixture(scope="module")
-def wanted(adapter: Path) -> np.ndarray:
-    return Compressor.load(adapter).compress(VECTORS, chunk_rows=CHUNK)
 
 
 def boom() -> Any:
