@@ -200,7 +200,7 @@ def show_study(metrics: Mapping[str, Any], folder: str) -> None:
     from dive_jax.report.tables import Column, print_table
     from dive_jax.studies.quantising import TABLE as QUANTISED
     from dive_jax.studies.quantising import table_rows as quantised_rows
-    from dive_jax.studies.results import TABLE, paired_lines, table_rows
+    from dive_jax.studies.results import TABLE, best_unseen, paired_lines, several, table_rows
 
     for dataset, entry in metrics["datasets"].items():
         queries = entry["queries"]
@@ -210,11 +210,11 @@ def show_study(metrics: Mapping[str, Any], folder: str) -> None:
             title=f"{dataset}, {entry['encoder']}, {entry['full_dim']} to {entry['dim']} wide; "
             f"{queries['test']} queries, {queries['test_unseen']} unseen",
         )
-        for line in paired_lines(entry["comparisons"]):
+        for line in paired_lines(entry["comparisons"] | best_unseen(entry)):
             print(line)
         print()
-    if len(metrics["datasets"]) > 1:
-        print_table(table_rows(metrics["methods"]), TABLE, title="mean over the datasets")
+    if means := several(metrics):
+        print_table(table_rows(means), TABLE, title="mean over the datasets")
         print()
     if any("quantised" in entry for entry in metrics["datasets"].values()):
         print_table(quantised_rows(metrics), QUANTISED, title="kept as smaller numbers")

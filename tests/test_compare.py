@@ -55,6 +55,23 @@ def test_methods_are_listed_as_in_metrics(run: Path):
     assert pair == f"{ranked[0]} - {ranked[1]}"
 
 
+def test_every_row_is_tested_against_the_full_vectors_on_unseen_documents(
+    run: Path, root: Path, capsys: pytest.CaptureFixture[str]
+):
+    told = json.loads((run / "compare.json").read_text())["datasets"]["toy"]
+    tests, methods = told["unseen_comparisons"], told["methods"]
+    assert list(tests) == [f"{name} - frozen" for name in METHODS if name != "frozen"]
+    frozen = methods["frozen"]["unseen"]["ndcg@10"]["mean"]
+    for pair, test in tests.items():
+        name = pair.removesuffix(" - frozen")
+        assert test["queries"] == told["queries"]["test_unseen"] > 0
+        expected = methods[name]["unseen"]["ndcg@10"]["mean"] - frozen
+        assert test["difference"] == pytest.approx(expected)
+    assert compare.main(flags(root, run, "--datasets=toy,other")) == 0
+    best = max(tests, key=lambda pair: tests[pair]["difference"])
+    assert f"{best}, unseen documents: " in capsys.readouterr().out
+
+
 def test_the_csv_has_a_row_a_dataset_and_method(run: Path):
     with open(run / "compare.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))

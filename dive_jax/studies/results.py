@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,11 +55,20 @@ def summarise(by_seed: Sequence[Scores], dim: int, unseen: Sequence[str]) -> dic
     return {"dim": dim, "bytes": dim * _FLOAT_BYTES, **over_all, "unseen": over_unseen}
 
 
-def compare(first: Sequence[Scores], second: Sequence[Scores]) -> dict[str, Any]:
-    """Tests the difference of two methods' nDCG@10, each query's mean over seeds, paired."""
+def compare(
+    first: Sequence[Scores], second: Sequence[Scores], queries: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Tests the difference of two methods' nDCG@10, each query's mean over seeds, paired.
+
+    Args:
+      first: Scores of every query, one mapping a seed.
+      second: Those of the other method.
+      queries: Those that count; None for all.
+    """
+    kept = tuple(first[0]) if queries is None else queries
 
     def by_query(scores: Sequence[Scores]) -> np.ndarray:
-        return np.mean([[row["ndcg@10"] for row in each.values()] for each in scores], axis=0)
+        return np.mean([[each[query]["ndcg@10"] for query in kept] for each in scores], axis=0)
 
     return randomisation_test(by_query(first), by_query(second))._asdict()
 
@@ -93,9 +103,25 @@ def joined(entries: Sequence[Mapping[str, Any]], dataset: str) -> dict[str, Any]
             name: sum(each["overlap"][name] for each in entries) for name in first["overlap"]
         },
         "comparisons": {},
+        "unseen_comparisons": {},
         "dropped": {each["dataset"]: each["dropped"] for each in entries},
         "fingerprints": {each["dataset"]: each["fingerprints"] for each in entries},
     }
+
+
+def several(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the means of those methods of a study that lie in more than one of its datasets."""
+    held = Counter(name for entry in metrics["datasets"].values() for name in entry["methods"])
+    return {name: entry for name, entry in metrics["methods"].items() if held[name] > 1}
+
+
+def best_unseen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the test against frozen of the row that is best on unseen documents, by its words."""
+    tests = entry.get("unseen_comparisons", {})
+    if not tests:
+        return {}
+    best = max(tests, key=lambda pair: tests[pair]["difference"])
+    return {f"{best}, unseen documents": tests[best]}
 
 
 def table_rows(methods: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -169,6 +169,12 @@ def _told(job: Job, row: Row, cells: Cells) -> dict[str, Any]:
     if (pair := best_two(told["methods"])) is not None:
         first, second = (list(cells.scores[name].values()) for name in pair)
         told["comparisons"] = {" - ".join(pair): compare(first, second)}
+    listed = {name: list(by_seed.values()) for name, by_seed in cells.scores.items()}
+    told["unseen_comparisons"] = {
+        f"{name} - frozen": compare(scores, listed["frozen"], job.unseen)
+        for name, scores in listed.items()
+        if name != "frozen" and "frozen" in listed and job.unseen
+    }
     return told
 
 

@@ -1,7 +1,6 @@
 """One study from start to end: what its plan asks for is measured, tabled, drawn and kept."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from dive_jax.studies.cells import FORMAT_VERSION, Watch
 from dive_jax.studies.drawing import draw, fits
 from dive_jax.studies.folder import check_folder, claimed, versions
 from dive_jax.studies.plans import PLANS, Outcome
-from dive_jax.studies.results import TABLE, table_rows
+from dive_jax.studies.results import TABLE, several, table_rows
 from dive_jax.studies.rows import Jobs, Measured, Row, check_rows, measure
 from dive_jax.types import InputError
 
@@ -35,9 +34,7 @@ def rows_of(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
         for dataset, entry in metrics["datasets"].items()
         for row in table_rows(entry["methods"])
     ]
-    held = Counter(name for entry in metrics["datasets"].values() for name in entry["methods"])
-    means = {name: entry for name, entry in metrics["methods"].items() if held[name] > 1}
-    return rows + [{"dataset": "mean", **row} for row in table_rows(means)]
+    return rows + [{"dataset": "mean", **row} for row in table_rows(several(metrics))]
 
 
 def _datasets(options: CompareOptions) -> list[str]:
