@@ -166,14 +166,15 @@ def best_two(methods: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None
 
 def _told(job: Job, row: Row, cells: Cells) -> dict[str, Any]:
     told = describe(job, row.options, cells, [])
-    if (pair := best_two(told["methods"])) is not None:
-        first, second = (list(cells.scores[name].values()) for name in pair)
-        told["comparisons"] = {" - ".join(pair): compare(first, second)}
     listed = {name: list(by_seed.values()) for name, by_seed in cells.scores.items()}
+    if (pair := best_two(told["methods"])) is not None:
+        first, second = (listed[name] for name in pair)
+        told["comparisons"] = {" - ".join(pair): compare(first, second)}
+    full = listed.get("frozen") if job.unseen else None
     told["unseen_comparisons"] = {
-        f"{name} - frozen": compare(scores, listed["frozen"], job.unseen)
+        f"{name} - frozen": compare(scores, full, job.unseen)
         for name, scores in listed.items()
-        if name != "frozen" and "frozen" in listed and job.unseen
+        if full is not None and name != "frozen"
     }
     return told
 

@@ -41,6 +41,20 @@ def test_comparison_pairs_queries_over_the_mean_of_seeds():
     assert 0 < made["p_value"] <= 1
 
 
+def test_a_comparison_may_be_of_some_queries_whatever_their_order():
+    turned = {query: SECOND[query] for query in ("c", "b", "a")}
+    assert results.compare([FIRST], [turned])["difference"] == pytest.approx(0.5 / 3)
+    some = results.compare([FIRST], [turned], ["a", "c"])
+    assert (some["difference"], some["queries"]) == (pytest.approx(0.25), 2)
+
+
+def test_the_row_best_on_unseen_documents_is_named():
+    tests = {name: {"difference": value} for name, value in (("a - frozen", -1), ("b - frozen", 1))}
+    found = results.best_unseen({"unseen_comparisons": tests})
+    assert list(found) == ["b - frozen, unseen documents"]
+    assert results.best_unseen({}) == results.best_unseen({"unseen_comparisons": {}}) == {}
+
+
 def test_rows_show_a_deviation_only_over_several_seeds():
     methods = {
         "one": results.summarise([FIRST], 8, ["a"]),
