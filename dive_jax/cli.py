@@ -158,15 +158,18 @@ def configure_jax(options: Any = None) -> None:
     """Sets what every command needs of JAX: float32 products are float32 on every device.
 
     Compiled programs are kept in the cache folder, or where `JAX_COMPILATION_CACHE_DIR` says,
-    unless the options say `compilation_cache=False`; a second start runs the very same ones.
+    unless the options say `compilation_cache=False`; a second start runs the very same ones. Small
+    ones are kept too, unless `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS` says from where on.
     """
     import jax
 
     jax.config.update("jax_default_matmul_precision", "float32")
     if not getattr(options, "compilation_cache", True):
         jax.config.update("jax_enable_compilation_cache", False)
-    elif getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        return
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compilations"))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # many small ones
 
 

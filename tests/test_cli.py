@@ -238,20 +238,29 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(
-    ("given", "keep", "expected"),
+    ("given", "least", "keep", "expected"),
     [
-        (None, True, ("cache/compilations", True, 0.0)),
-        ("theirs", True, ("theirs", True, 1.0)),
-        (None, False, (None, False, 1.0)),
-        ("theirs", False, ("theirs", False, 1.0)),
+        (None, None, True, ("cache/compilations", True, 0.0)),
+        ("theirs", None, True, ("theirs", True, 0.0)),
+        ("theirs", "1.0", True, ("theirs", True, 1.0)),
+        (None, "1.0", True, ("cache/compilations", True, 1.0)),
+        (None, None, False, (None, False, 1.0)),
+        ("theirs", None, False, ("theirs", False, 1.0)),
     ],
 )
 def test_compiled_programs_are_kept_where_the_user_says_or_in_the_cache_folder(
-    given: str | None, keep: bool, expected: tuple, monkeypatch: pytest.MonkeyPatch
+    given: str | None,
+    least: str | None,
+    keep: bool,
+    expected: tuple,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     import jax
 
     monkeypatch.setenv("DIVE_JAX_CACHE", "cache")
+    monkeypatch.delenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", raising=False)
+    if least is not None:
+        monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", least)
     before = {name: getattr(jax.config, name) for name in SETTINGS}
     try:
         for name, value in SETTINGS.items():
