@@ -77,8 +77,8 @@ class CompareOptions(TrainOptions):
 
 
 STUDIES = (
-    *("compare", "ablation", "select", "heads", "audit", "widths", "dynamics", "backbones"),
-    "unseen",
+    *("compare", "ablation", "select", "heads", "audit", "tuned", "widths", "dynamics"),
+    *("backbones", "unseen"),
 )
 """Studies whose table has a row a method or setting."""
 

@@ -1,8 +1,9 @@
 """Every study from outside, at its smallest: its files, and that nothing is measured twice."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -137,6 +138,57 @@ def test_audit_passes_over_a_method_that_is_left_out():
     outcome = PLANS["audit"](StudyOptions(methods=("dive_batch", "pca")), ask)
     assert outcome.told["winners"] == {}
     assert asked[1] == ["dive_batch", "pca"]
+
+
+def _scores(best: str) -> Callable[[Sequence[Row], str], Measured]:
+    """Returns an answer in which the rows whose label holds some words score best."""
+
+    def ask(rows: Sequence[Row], part: str) -> Measured:
+        means = {row.label: {"ndcg@10": {"mean": float(best in row.label)}} for row in rows}
+        return Measured({row.label: row for row in rows}, {}, means, {}, {})
+
+    return ask
+
+
+def test_tuned_scores_the_winners_of_validation_on_test_queries():
+    options = StudyOptions(methods=("pca", "autoencoder", "smec"), epochs=5, max_steps=30)
+    outcome = PLANS["tuned"](options, _scores("2e-"))
+    assert outcome.told["winners"] == {
+        "autoencoder": "four times as long at 2e-3",
+        "smec": "at 2e-4",
+    }
+    rows = cast(dict[str, Row], outcome.table.rows)
+    assert {label: row.options.protocol for label, row in rows.items()} == {
+        "pca": "final",
+        "autoencoder": "final",
+        "smec": "final",
+    }
+    coder = rows["autoencoder"].options
+    assert (coder.learning_rate, coder.epochs, coder.max_steps) == (2e-3, 20, 120)
+    assert rows["smec"].options.smec_learning_rate == 2e-4
+    assert (rows["pca"].options.epochs, rows["smec"].options.epochs) == (5, 5)
+
+
+def test_tuned_leaves_a_method_as_given_unless_another_way_is_better():
+    methods = ("autoencoder", "matryoshka_adaptor", "search_adaptor", "smec", "dive_mlp")
+    options = StudyOptions(methods=methods, epochs=5)
+    outcome = PLANS["tuned"](options, _scores("nothing"))
+    assert set(outcome.told["winners"].values()) == {"as given"}
+    assert set(outcome.told["winners"]) == set(methods)
+    rows = cast(dict[str, Row], outcome.table.rows)
+    assert all(row.options == options for row in rows.values())
+    assert len(outcome.told["validation"]) == 11
+
+
+def test_tuned_measures_only_on_validation_what_it_chooses_by(root: Path, tmp_path: Path):
+    arguments = ["--methods=pca,autoencoder", "--epochs=2"]
+    assert study.main(flags(root, tmp_path / "run", "tuned", *arguments)) == 0
+    metrics = told(tmp_path / "run", "tuned")
+    tried = metrics["validation"]
+    best = max(tried, key=lambda label: tried[label]["ndcg@10"]["mean"])
+    assert f"autoencoder, {metrics['winners']['autoencoder']}" == best
+    assert list(metrics["methods"]) == ["pca", "autoencoder"]
+    assert (metrics["protocol"], len(tried)) == ("final", 2)
 
 
 def test_widths_reach_from_narrow_to_full(root: Path, tmp_path: Path):

@@ -116,7 +116,7 @@ def draw(
         title += ", validation queries"
     shown = [row for row in rows if row["dataset"] != "mean"]
     bars(shown, folder / f"{name}.png", title=title)
-    if name in ("compare", "ablation", "audit"):
+    if name in ("compare", "ablation", "audit", "tuned"):
         _trajectories(name, table, folder)
     if any("quantised" in entry for entry in metrics["datasets"].values()):
         bytes_curves(

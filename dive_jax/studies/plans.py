@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dive_jax.methods.registry import COMPARED, MAIN, find
@@ -97,45 +97,79 @@ def heads(options: StudyOptions, ask: Ask) -> Outcome:
     return Outcome(ask([_row(f"{count} heads", options, heads=count) for count in HEADS], ""), {})
 
 
-def _rates(method: str, options: StudyOptions) -> tuple[str, tuple[float, ...]]:
-    if method == "smec":
-        return "smec_learning_rate", options.smec_learning_rates
-    return "learning_rate", options.learning_rates
+def _chosen(
+    options: StudyOptions, ask: Ask, ways: Mapping[str, Mapping[str, dict[str, Any]]]
+) -> tuple[Outcome, dict[str, str]]:
+    """Tries some methods in several ways on validation queries; the winners go to test queries.
+
+    Args:
+      options: Of the study.
+      ask: Measures.
+      ways: Method, name of a way, the settings it changes; other methods run as they are given.
+
+    Returns:
+      The table on test queries with the means on validation queries, and each method's winner.
+    """
+    methods = methods_of(options)
+    trying = dataclasses.replace(options, protocol="select")
+    tried = {
+        f"{method}, {way}": (method, way, settings)
+        for method in methods
+        for way, settings in ways.get(method, {}).items()
+    }
+    rows = [
+        Row(label, method, dataclasses.replace(trying, **settings))
+        for label, (method, _, settings) in tried.items()
+    ]
+    validation = ask(rows, "validation").means if rows else {}
+    won: dict[str, str] = {}  # not of a method whose width is impossible: it is left out
+    best_first = sorted(validation, key=lambda each: -validation[each]["ndcg@10"]["mean"])
+    for label in best_first:
+        method, way, _ = tried[label]
+        won.setdefault(method, way)
+    final = dataclasses.replace(options, protocol="final")
+    rows = [
+        Row(
+            name,
+            name,
+            dataclasses.replace(final, **(ways[name][won[name]] if name in won else {})),
+        )
+        for name in methods
+    ]
+    table = ask(rows, "test")
+    return Outcome(table, {"validation": validation} if validation else {}), won
 
 
 def audit(options: StudyOptions, ask: Ask) -> Outcome:
     """Three learning rates a method on validation queries, then the winners on test queries."""
-    methods = methods_of(options)
-    audited = [name for name in methods if name in TRAINED]
-    trying = dataclasses.replace(options, protocol="select")
-    tried = {
-        f"{method}, {rate:g}": (method, name, rate)
-        for method in audited
-        for name, rates in (_rates(method, options),)
-        for rate in rates
+    common = {f"{rate:g}": {"learning_rate": rate} for rate in options.learning_rates}
+    smec = {f"{rate:g}": {"smec_learning_rate": rate} for rate in options.smec_learning_rates}
+    ways = {name: smec if name == "smec" else common for name in TRAINED}
+    outcome, won = _chosen(options, ask, ways)
+    rates = {method: next(iter(ways[method][way].values())) for method, way in won.items()}
+    return Outcome(outcome.table, outcome.told | {"winners": rates})
+
+
+def tuned(options: StudyOptions, ask: Ask) -> Outcome:
+    """Each baseline as given and in ways of its own, where the common protocol holds it back."""
+    longer = {
+        "learning_rate": 2e-3,
+        "epochs": 4 * options.epochs,
+        "max_steps": options.max_steps and 4 * options.max_steps,
     }
-    rows = [
-        Row(label, method, dataclasses.replace(trying, **{name: rate}))
-        for label, (method, name, rate) in tried.items()
-    ]
-    told: dict[str, Any] = {"winners": {}}
-    settings: dict[str, dict[str, float]] = {}
-    if rows:
-        validation = ask(rows, "validation")
-        told["validation"] = validation.means
-        for method in audited:
-            labels = [each for each in validation.means if tried[each][0] == method]
-            if not labels:  # its width is impossible: left out
-                continue
-            won = max(labels, key=lambda each: validation.means[each]["ndcg@10"]["mean"])
-            _, name, rate = tried[won]
-            settings[method] = {name: rate}
-            told["winners"][method] = rate
-    final = dataclasses.replace(options, protocol="final")
-    rows = [
-        Row(name, name, dataclasses.replace(final, **settings.get(name, {}))) for name in methods
-    ]
-    return Outcome(ask(rows, "test"), told)
+    own: dict[str, dict[str, dict[str, Any]]] = {
+        "autoencoder": {"four times as long at 2e-3": longer},
+        "matryoshka_adaptor": {
+            "unsupervised": {"matryoshka_stages": "unsupervised"},
+            "prefixes up to the width": {"nested_up_to": "dim"},
+        },
+        "search_adaptor": {"rank loss summed": {"rank_reduction": "sum"}},
+        "smec": {"at 2e-4": {"smec_learning_rate": 2e-4}},
+        "dive_mlp": {"stopped early": {"early_stopping": "both"}},
+    }
+    ways = {method: {"as given": {}} | each for method, each in own.items()}
+    outcome, won = _chosen(options, ask, ways)
+    return Outcome(outcome.table, outcome.told | {"winners": won})
 
 
 def widths(options: StudyOptions, ask: Ask) -> Outcome:
@@ -217,6 +251,7 @@ PLANS: dict[str, Plan] = {
     "select": select,
     "heads": heads,
     "audit": audit,
+    "tuned": tuned,
     "widths": widths,
     "dynamics": dynamics,
     "backbones": backbones,
