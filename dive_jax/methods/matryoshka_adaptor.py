@@ -5,7 +5,7 @@ Search-Adaptor's rank loss on every prefix, and starts from the first.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from dive_jax.artefact import Artefact
 from dive_jax.losses import absolute_error, neighbour_distillation, pair_distillation
 from dive_jax.losses.ranking import Reduction
 from dive_jax.methods.neighbours import with_neighbours
-from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
+from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.methods.search_adaptor import (
     distinct,
     most_relevant,
@@ -29,7 +29,7 @@ from dive_jax.methods.shared import (
     prepare,
     residual_arrays,
 )
-from dive_jax.methods.stages import Stage, divided, joined, run_stage
+from dive_jax.methods.stages import Stage, fit_stages
 from dive_jax.models.residual import ResidualAdapter
 from dive_jax.options import AdapterOptions
 from dive_jax.training.batches import Batch, drawn
@@ -241,25 +241,15 @@ def fit(
     ready = prepare(material, options, fitting, relations="supervised" in names)
     if settings.topk_weight:
         ready = with_neighbours(ready, material, fitting, settings.neighbours)
-    relevant, done = most_relevant(ready.data), []
-    epochs = divided(options.passes(len(ready.triplets.query)), len(names))
-    for place, stage in enumerate(names):
-        todo = task(
-            material.full_dim, options, settings, relevant, supervised=stage == "supervised"
-        )
-        start = done[-1].params if done else None
-        one = Stage(stage, todo, epochs[place], sum(epochs[:place]), start)
-        done.append(run_stage(one, ready.data, ready.triplets, options, fitting))
+    full_dim, relevant = material.full_dim, most_relevant(ready.data)
 
-    def artefact(params: Any, seed: int) -> Artefact:
+    def stage(kind: str) -> Stage:
+        supervised = kind == "supervised"
+        return Stage(kind, task(full_dim, options, settings, relevant, supervised=supervised))
+
+    def artefact(params: Params, seed: int) -> Artefact:
         arrays = residual_arrays(params, ready.axes, options.dim)
         about = {"seed": seed, "basis": options.basis, "stages": list(names)}
         return made(name, "residual", arrays, material, options.dim, **about)
 
-    pairs = zip(done[-1].params, fitting.seeds, strict=True)
-    return Fitted(
-        [Compressor(artefact(params, seed)) for params, seed in pairs],
-        joined(done),
-        sum(each.compile_seconds for each in done),
-        sum(each.train_seconds for each in done),
-    )
+    return fit_stages([stage(each) for each in names], ready, options, fitting, artefact)

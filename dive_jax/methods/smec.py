@@ -5,6 +5,7 @@ vectors at full width, and what the block under training makes of its own input.
 """
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,10 +18,10 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from dive_jax.artefact import Artefact
 from dive_jax.losses import neighbour_distillation
 from dive_jax.losses.ranking import Reduction
-from dive_jax.methods.protocol import Compressor, Fitted, Fitting, Material
+from dive_jax.methods.protocol import Fitted, Fitting, Material
 from dive_jax.methods.search_adaptor import distinct, most_relevant, rank_term
 from dive_jax.methods.shared import masked_mean, prepare
-from dive_jax.methods.stages import Stage, divided, joined, run_stage
+from dive_jax.methods.stages import Stage, fit_stages
 from dive_jax.models.chain import (
     Width,
     block_of,
@@ -251,28 +252,21 @@ def fit(
     )
     ready = prepare(material, dataclasses.replace(options, basis="given"), fitting, relations=True)
     hidden = options.hidden(full_dim)
-    stages, relevant = stage_widths(full_dim, options.dim, hidden), most_relevant(ready.data)
-    epochs, done = divided(options.passes(len(ready.triplets.query)), len(stages)), []
-    for t, stage in enumerate(stages):
-        todo = task(full_dim, stages[: t + 1], settings, relevant)
-        start = _starts(todo, fitting.seeds, done[-1].params) if done else None
-        one = Stage(f"{stage.given}-{stage.kept}", todo, epochs[t], sum(epochs[:t]), start)
-        done.append(run_stage(one, ready.data, ready.triplets, options, fitting))
+    widths, relevant = stage_widths(full_dim, options.dim, hidden), most_relevant(ready.data)
+    stages = []
+    for t, width in enumerate(widths):
+        todo = task(full_dim, widths[: t + 1], settings, relevant)
+        start = functools.partial(_starts, todo, fitting.seeds)
+        stages.append(Stage(f"{width.given}-{width.kept}", todo, start))
 
     def artefact(params: Params, seed: int) -> Artefact:
         about = {
             "seed": seed,
-            "stages": [[each.given, each.kept] for each in stages],
-            "parameters": parameters(stages),
+            "stages": [[each.given, each.kept] for each in widths],
+            "parameters": parameters(widths),
             "published_parameters": published_parameters(full_dim, hidden),
         }
-        arrays = chain_arrays(_finished(params), stages)
+        arrays = chain_arrays(_finished(params), widths)
         return Artefact("chain", arrays, material.meta(name, options.dim, **about))
 
-    pairs = zip(done[-1].params, fitting.seeds, strict=True)
-    return Fitted(
-        [Compressor(artefact(params, seed)) for params, seed in pairs],
-        joined(done),
-        sum(each.compile_seconds for each in done),
-        sum(each.train_seconds for each in done),
-    )
+    return fit_stages(stages, ready, options, fitting, artefact)
