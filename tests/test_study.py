@@ -177,7 +177,7 @@ def test_tuned_leaves_a_method_as_given_unless_another_way_is_better():
     assert set(outcome.told["winners"]) == set(methods)
     rows = cast(dict[str, Row], outcome.table.rows)
     assert all(row.options == options for row in rows.values())
-    assert len(outcome.told["validation"]) == 11
+    assert len(outcome.told["validation"]) == 12
 
 
 def test_tuned_measures_only_on_validation_what_it_chooses_by(root: Path, tmp_path: Path):

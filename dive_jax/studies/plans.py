@@ -163,7 +163,10 @@ def tuned(options: StudyOptions, ask: Ask) -> Outcome:
             "unsupervised": {"matryoshka_stages": "unsupervised"},
             "prefixes up to the width": {"nested_up_to": "dim"},
         },
-        "search_adaptor": {"rank loss summed": {"rank_reduction": "sum"}},
+        "search_adaptor": {
+            "rank loss summed": {"rank_reduction": "sum"},
+            "rank loss summed, at 1e-3": {"rank_reduction": "sum", "learning_rate": 1e-3},
+        },
         "smec": {"at 2e-4": {"smec_learning_rate": 2e-4}},
         "dive_mlp": {"stopped early": {"early_stopping": "both"}},
     }
